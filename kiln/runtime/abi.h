@@ -1,0 +1,82 @@
+#ifndef KILN_RUNTIME_ABI_H
+#define KILN_RUNTIME_ABI_H
+
+/* The interface between a compiled program and the runtime, in plain C so that generated code,
+ * artifacts and hand-written kernels share one definition. A program's entry points get a KilnCall;
+ * everything they need from outside they reach through its table of functions. Functions of the
+ * table may throw C++ exceptions through the program's frames, which own nothing.
+ *
+ * A change of this file that an old program would notice raises KILN_ABI_VERSION. */
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KILN_ABI_VERSION 1
+
+typedef struct KilnCall KilnCall;
+
+/* Runs iterations [begin, end) of a parallel loop. `worker` is below KilnCall.num_threads and is
+ * used by one thread at a time, so it may select scratch memory. */
+typedef void (*KilnLoopBody)(void* arguments, int64_t begin, int64_t end, int64_t worker);
+
+/* Why a program gives up: constant data of the program. */
+typedef struct KilnFailure {
+  const char* entry;    /* kernel or graph that found it */
+  const char* sentence; /* what happened; {0}, {1}, … stand for the values passed along */
+  int32_t location;     /* index into the artifact's `locations`, or -1 */
+  int32_t error_class;  /* KILN_VALUE_ERROR or KILN_RUNTIME_ERROR */
+} KilnFailure;
+
+enum { KILN_VALUE_ERROR = 0, KILN_RUNTIME_ERROR = 1 };
+
+typedef struct KilnRuntime {
+  uint32_t abi_version; /* KILN_ABI_VERSION */
+  uint32_t size;        /* sizeof(KilnRuntime); later versions only append */
+
+  /* Working memory of this call, 64-byte aligned, contents undefined; the runtime takes it back
+   * when the call ends. `bytes` may be 0. Out of memory: throws. */
+  void* (*allocate)(KilnCall*, int64_t bytes);
+
+  /* Makes result `index` of the graph with these extents and returns its memory (64-byte
+   * aligned). Called once for each result of the graph. */
+  void* (*allocate_output)(KilnCall*, int64_t index, const int64_t* extents);
+
+  /* Only in init: memory that later runs find in KilnCall.prepared[slot]. 64-byte aligned. */
+  void* (*allocate_prepared)(KilnCall*, int64_t slot, int64_t bytes);
+
+  /* Runs body over [0, count), cut into pieces of at least `grain` iterations (a cut falls on a
+   * multiple of `grain`), on up to KilnCall.num_threads threads; returns when all are done. The
+   * first failure in iteration order is rethrown. */
+  void (*parallel_for)(KilnCall*, KilnLoopBody body, void* arguments, int64_t count, int64_t grain);
+
+  /* Ends the call with an exception. Does not return. */
+  void (*fail)(KilnCall*, const KilnFailure*, const int64_t* values, int64_t count);
+
+  /* Prints a dense tensor as the session's print options say. */
+  void (*print_tensor)(KilnCall*, const char* label, int32_t dtype, int32_t rank,
+                       const int64_t* extents, const void* data);
+} KilnRuntime;
+
+/* One call of an entry point. The program reads these fields and writes none. */
+struct KilnCall {
+  const KilnRuntime* runtime;
+  void* const* inputs;         /* memory of each graph input (tensors and buffers) */
+  const int64_t* symbols;      /* values of the graph's symbols, in the order of the artifact */
+  const void* const* weights;  /* memory of each weight of the graph, in the order of the artifact */
+  const char* constants;       /* the artifact's `constants` section */
+  void* const* prepared;       /* what init allocated, by slot */
+  int64_t num_threads;         /* >= 1, the caller included */
+};
+
+/* Entry points of a program; their names stand in the artifact's header.
+ * init: runs once for a set of weights (inputs and symbols are null); run: once a call. */
+typedef void (*KilnEntry)(KilnCall*);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KILN_RUNTIME_ABI_H */
