@@ -1,0 +1,56 @@
+#pragma once
+
+// How values that many signatures use cross the border: dtypes are the nineteen objects of
+// kiln.dtype.DType, one each, so that they compare by identity as fast as ints.
+
+#include <nanobind/nanobind.h>
+
+#include "kiln/dtype/dtype.h"
+
+namespace nb = nanobind;
+
+namespace kiln::python {
+
+/// What a Python DType holds.
+struct DTypeObject {
+  DType dtype;
+};
+
+/// The Python object of `dtype`, borrowed.
+PyObject* dtype_object(DType dtype);
+/// Whether `object` is a Python DType.
+bool is_dtype(nb::handle object);
+/// The DType of a NumPy dtype object, as DType.from_numpy.
+DType dtype_from_numpy(nb::handle numpy_dtype);
+/// The NumPy dtype of an element, as DType.to_numpy.
+nb::object dtype_to_numpy(DType dtype);
+
+}  // namespace kiln::python
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<kiln::DType> {
+  using Value = kiln::DType;
+  static constexpr auto Name = const_name("kiln._core.dtype.DType");
+  template <typename T_>
+  using Cast = movable_cast_t<T_>;
+  template <typename T_>
+  static constexpr bool can_cast() {
+    return true;
+  }
+  bool from_python(handle src, uint32_t, cleanup_list*) noexcept {
+    if (!kiln::python::is_dtype(src)) return false;
+    value = inst_ptr<kiln::python::DTypeObject>(src)->dtype;
+    return true;
+  }
+  static handle from_cpp(kiln::DType src, rv_policy, cleanup_list*) noexcept {
+    return handle(kiln::python::dtype_object(src)).inc_ref();
+  }
+  explicit operator Value*() { return &value; }
+  explicit operator Value&() { return value; }
+  explicit operator Value&&() { return (Value&&)value; }
+  Value value = kiln::DType::bool_;
+};
+
+}  // namespace nanobind::detail

@@ -1,0 +1,183 @@
+#include "kiln/dtype/dtype.h"
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "bindings.h"
+#include "casters.h"
+#include "kiln/support/error.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr std::array kMembers = {
+    DType::bool_,           DType::int8,           DType::int16,
+    DType::int32,           DType::int64,          DType::uint8,
+    DType::uint16,          DType::uint32,         DType::uint64,
+    DType::float16,         DType::bfloat16,       DType::float32,
+    DType::float64,         DType::float8_e8m0fnu, DType::float8_e4m3fn,
+    DType::float8_e4m3fnuz, DType::float8_e5m2,    DType::float8_e5m2fnuz,
+    DType::float4_e2m1fn};
+
+// Borrowed from the class, which holds every member as an attribute.
+std::array<PyObject*, 256> members = {};
+PyObject* dtype_class = nullptr;
+
+bool has_numpy_type(DType d) {
+  return d != DType::bfloat16 && !d.is_float8() && d != DType::float4_e2m1fn;
+}
+
+std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+std::optional<DType> find_member(std::string_view name) {
+  for (DType d : kMembers)
+    if (d.name() == name) return d;
+  return std::nullopt;
+}
+
+nb::object to_ml_dtypes(DType d) {
+  if (has_numpy_type(d)) return dtype_to_numpy(d);
+  nb::object module;
+  try {
+    module = nb::module_::import_("ml_dtypes");
+  } catch (nb::python_error& e) {
+    if (!e.matches(PyExc_ImportError)) throw;
+    throw ValueError(d.to_string() +
+                     " has no NumPy type of its own and the package ml_dtypes is "
+                     "not installed.");
+  }
+  nb::object scalar = nb::getattr(module, std::string(d.name()).c_str(), nb::none());
+  if (scalar.is_none())
+    throw ValueError("The installed ml_dtypes has no type for " + d.to_string() + ".");
+  return nb::module_::import_("numpy").attr("dtype")(scalar);
+}
+
+nb::object to_torch(DType d) {
+  nb::object found =
+      nb::getattr(nb::module_::import_("torch"), std::string(d.name()).c_str(), nb::none());
+  if (found.is_none()) throw ValueError("unsupported DType to convert to torch: " + d.to_string());
+  return found;
+}
+
+DType from_torch(nb::handle dtype) {
+  std::string name = text_of(dtype);
+  if (name.starts_with("torch."))
+    if (auto d = find_member(std::string_view(name).substr(6))) return *d;
+  throw ValueError("unsupported torch dtype: " + name);
+}
+
+}  // namespace
+
+PyObject* dtype_object(DType dtype) { return members[dtype.code()]; }
+
+bool is_dtype(nb::handle object) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) == dtype_class;
+}
+
+nb::object dtype_to_numpy(DType d) {
+  std::string name(d.name());
+  if (d.is_float8())
+    name = "uint8";
+  else if (!has_numpy_type(d))
+    throw ValueError("unsupported DType to convert to NumPy: " + d.to_string());
+  return nb::module_::import_("numpy").attr("dtype")(name);
+}
+
+DType dtype_from_numpy(nb::handle dtype) {
+  nb::module_ numpy = nb::module_::import_("numpy");
+  nb::object d = nb::borrow(dtype);
+  if (!nb::isinstance(d, numpy.attr("dtype"))) {
+    const bool is_scalar_type =
+        PyType_Check(d.ptr()) &&
+        PyObject_IsSubclass(d.ptr(), nb::object(numpy.attr("generic")).ptr()) == 1;
+    if (!is_scalar_type) throw ValueError("unsupported NumPy dtype: " + text_of(dtype));
+    d = numpy.attr("dtype")(d);
+  }
+  if (nb::cast<bool>(d.attr("isnative")))
+    if (auto found = find_member(nb::cast<std::string>(d.attr("name")))) return *found;
+  throw ValueError("unsupported NumPy dtype: " + text_of(d));
+}
+
+void bind_dtype(nb::module_& core) {
+  nb::module_ m = core.def_submodule("dtype", "Element types.");
+  nb::class_<DTypeObject> cls(m, "DType", nb::is_final(), nb::is_weak_referenceable(), R"(
+The type of one tensor element.
+
+>>> from kiln.dtype import DType
+>>> DType.float32.size_in_bytes, DType("bf16") is DType.bfloat16, DType(81)
+(4, True, float32))");
+  dtype_class = cls.ptr();
+  const auto define = [&](DType d) {
+    nb::object member = nb::cast(DTypeObject{d});
+    cls.attr(std::string(d.name()).c_str()) = member;
+    members[d.code()] = member.ptr();
+  };
+  for (DType d : kMembers) define(d);
+
+  cls.def(nb::new_([](DTypeObject& d) { return nb::borrow(dtype_object(d.dtype)); }),
+          nb::arg("dtype"))
+      .def(nb::new_([](int code) { return nb::borrow(dtype_object(DType::from_code(code))); }),
+           nb::arg("code"))
+      .def(nb::new_([](std::string_view name) {
+             return nb::borrow(dtype_object(DType::from_name(name)));
+           }),
+           nb::arg("name"));
+
+  const auto property = [&](const char* name, auto getter, const char* doc) {
+    cls.def_prop_ro(name, [getter](const DTypeObject& d) { return getter(d.dtype); }, doc);
+  };
+  property("name", [](DType d) { return d.name(); }, "The member's name, such as 'float32'.");
+  property(
+      "text_name", [](DType d) { return d.text_name(); },
+      "The name in IR text and files, such as 'f32'.");
+  property("code", [](DType d) { return int(d.code()); }, "The number stored in files.");
+  property("size_in_bits", [](DType d) { return d.size_in_bits(); }, "Bits of one element.");
+  property(
+      "size_in_bytes", [](DType d) { return d.size_in_bytes(); },
+      "Bits rounded up to whole bytes.");
+  property("align", [](DType d) { return d.alignment(); }, "Alignment of one element in bytes.");
+
+  const auto method = [&](const char* name, auto function, const char* doc) {
+    cls.def(name, [function](const DTypeObject& d) { return function(d.dtype); }, doc);
+  };
+  method(
+      "is_integral", [](DType d) { return d.is_integral(); },
+      "Whether this is one of the eight integer members; bool is not.");
+  method(
+      "is_signed_integral", [](DType d) { return d.is_signed_integral(); },
+      "Whether this is a signed integer.");
+  method(
+      "is_unsigned_integral", [](DType d) { return d.is_unsigned_integral(); },
+      "Whether this is an unsigned integer.");
+  method(
+      "is_float", [](DType d) { return d.is_float(); },
+      "Whether this is one of the ten floating members.");
+  method("is_float8", [](DType d) { return d.is_float8(); }, "Whether this is a float8 type.");
+  method("is_half", [](DType d) { return d.is_half(); }, "Whether this is float16 or bfloat16.");
+  method("to_numpy", [](DType d) { return dtype_to_numpy(d); }, R"(
+The NumPy dtype of the same elements; float8 types give uint8. ValueError where there is none.
+
+>>> DType.float32.to_numpy()
+dtype('float32'))");
+  method("to_ml_dtypes", to_ml_dtypes,
+         "The dtype of package ml_dtypes for bfloat16, float8 and float4, else as to_numpy.");
+  method("to_torch", to_torch, "The torch dtype of the same name.");
+  cls.def("__str__", [](const DTypeObject& d) { return d.dtype.to_string(); });
+  cls.def("__repr__", [](const DTypeObject& d) { return d.dtype.name(); });
+  cls.def("__hash__", [](const DTypeObject& d) { return Py_hash_t(d.dtype.code()); });
+  cls.def("__reduce__", [](nb::handle_t<DTypeObject> self) {
+    const int code = nb::inst_ptr<DTypeObject>(self)->dtype.code();
+    return nb::make_tuple(self.type(), nb::make_tuple(code));
+  });
+
+  cls.def_static("from_numpy", &dtype_from_numpy, nb::arg("dtype"), R"(
+The member for a NumPy dtype or scalar type, those of ml_dtypes included.
+
+>>> import numpy as np
+>>> DType.from_numpy(np.dtype("int16")), DType.from_numpy(np.float64)
+(int16, float64))");
+  cls.def_static("from_torch", &from_torch, nb::arg("dtype"), "The member for a torch dtype.");
+}
+
+}  // namespace kiln::python

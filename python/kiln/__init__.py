@@ -1,0 +1,31 @@
+"""kiln: tensor graphs become native code and run.
+
+The submodules mirror the layers of the C++ library and load when they are first used:
+`kiln.dtype`.
+
+>>> import kiln
+>>> kiln.dtype.DType.float32
+float32
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from kiln._core import InternalError, __version__
+
+if TYPE_CHECKING:
+    from kiln import dtype
+
+_SUBMODULES = frozenset({"dtype"})
+
+__all__ = ["InternalError", "__version__", "dtype"]
+
+
+def __getattr__(name: str):
+    if name in _SUBMODULES:
+        return import_module(f"kiln.{name}")
+    raise AttributeError(f"module 'kiln' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | _SUBMODULES)
