@@ -47,10 +47,11 @@ Isa resolve_isa(std::string_view cpu_target) {
     isa.cpu = cpu_target == "generic" ? "x86-64" : std::string(cpu_target);
     if (llvm::X86::parseArchX86(isa.cpu, /*Only64Bit=*/true) == llvm::X86::CK_None &&
         isa.cpu.rfind("x86-64", 0) != 0)
-      throw ValueError(format("'{}' is not the name of a target processor. Use \"\" for this host, "
-                              "'generic', a baseline such as 'x86-64-v3', or a processor name that "
-                              "LLVM knows, such as 'znver3'.",
-                              cpu_target));
+      throw ValueError(
+          format("'{}' is not the name of a target processor. Use \"\" for this host, "
+                 "'generic', a baseline such as 'x86-64-v3', or a processor name that "
+                 "LLVM knows, such as 'znver3'.",
+                 cpu_target));
     features = features_of_cpu(isa.cpu);
   }
   auto has = [&](std::string_view name) {

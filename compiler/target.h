@@ -8,7 +8,8 @@
 
 namespace kiln::compiler {
 
-/// What generated code may rely on, and the tile sizes that go with it: one row per instruction set.
+/// What generated code may rely on, and the tile sizes that go with it: one row per instruction
+/// set.
 struct Isa {
   std::string triple;
   std::string cpu;       // LLVM's -mcpu
@@ -27,9 +28,7 @@ struct Isa {
   int lanes(int element_bytes) const { return vector_bytes / element_bytes; }
   /// Whether loads and stores of part of a vector, by mask, are single instructions for elements
   /// of this many bytes.
-  bool has_masked_access(int element_bytes) const {
-    return avx512 || (avx2 && element_bytes >= 4);
-  }
+  bool has_masked_access(int element_bytes) const { return avx512 || (avx2 && element_bytes >= 4); }
 };
 
 /// The instruction set behind a target name: "" is this host, "generic" the lowest baseline, else a
