@@ -60,21 +60,41 @@ class DType {
   /// "DType.float32".
   std::string to_string() const;
 
-  int size_in_bits() const;
+  constexpr int size_in_bits() const {
+    switch (code_) {
+      case float4_e2m1fn:
+        return 4;
+      case int16:
+      case uint16:
+      case float16:
+      case bfloat16:
+        return 16;
+      case int32:
+      case uint32:
+      case float32:
+        return 32;
+      case int64:
+      case uint64:
+      case float64:
+        return 64;
+      default:
+        return 8;
+    }
+  }
   /// Bits rounded up to whole bytes: 1 for float4_e2m1fn.
-  int size_in_bytes() const;
+  constexpr int size_in_bytes() const { return (size_in_bits() + 7) / 8; }
   /// Alignment of one element in bytes.
-  int alignment() const;
+  constexpr int alignment() const { return size_in_bytes(); }
   /// The eight integer members; bool is not one.
-  bool is_integral() const;
-  bool is_signed_integral() const;
-  bool is_unsigned_integral() const;
+  constexpr bool is_integral() const { return code_ >= uint8 && code_ <= int64; }
+  constexpr bool is_signed_integral() const { return is_integral() && (code_ & 1) != 0; }
+  constexpr bool is_unsigned_integral() const { return is_integral() && (code_ & 1) == 0; }
   /// All ten floating members.
-  bool is_float() const;
+  constexpr bool is_float() const { return code_ >= float4_e2m1fn && code_ <= float64; }
   /// The five float8 members.
-  bool is_float8() const;
+  constexpr bool is_float8() const { return code_ >= float8_e8m0fnu && code_ <= float8_e5m2fnuz; }
   /// float16 and bfloat16.
-  bool is_half() const;
+  constexpr bool is_half() const { return code_ == float16 || code_ == bfloat16; }
 
   friend constexpr bool operator==(DType a, DType b) { return a.code_ == b.code_; }
   friend constexpr auto operator<=>(DType a, DType b) { return a.code_ <=> b.code_; }
@@ -90,24 +110,42 @@ template <DType::Code C>
 struct DTypeIs {
   static constexpr DType value = C;
 };
-template <> struct DTypeOf<bool> : DTypeIs<DType::bool_> {};
-template <> struct DTypeOf<std::int8_t> : DTypeIs<DType::int8> {};
-template <> struct DTypeOf<std::int16_t> : DTypeIs<DType::int16> {};
-template <> struct DTypeOf<std::int32_t> : DTypeIs<DType::int32> {};
-template <> struct DTypeOf<std::int64_t> : DTypeIs<DType::int64> {};
-template <> struct DTypeOf<std::uint8_t> : DTypeIs<DType::uint8> {};
-template <> struct DTypeOf<std::uint16_t> : DTypeIs<DType::uint16> {};
-template <> struct DTypeOf<std::uint32_t> : DTypeIs<DType::uint32> {};
-template <> struct DTypeOf<std::uint64_t> : DTypeIs<DType::uint64> {};
-template <> struct DTypeOf<kiln::float16> : DTypeIs<DType::float16> {};
-template <> struct DTypeOf<kiln::bfloat16> : DTypeIs<DType::bfloat16> {};
-template <> struct DTypeOf<float> : DTypeIs<DType::float32> {};
-template <> struct DTypeOf<double> : DTypeIs<DType::float64> {};
-template <> struct DTypeOf<kiln::float8_e8m0fnu> : DTypeIs<DType::float8_e8m0fnu> {};
-template <> struct DTypeOf<kiln::float8_e4m3fn> : DTypeIs<DType::float8_e4m3fn> {};
-template <> struct DTypeOf<kiln::float8_e4m3fnuz> : DTypeIs<DType::float8_e4m3fnuz> {};
-template <> struct DTypeOf<kiln::float8_e5m2> : DTypeIs<DType::float8_e5m2> {};
-template <> struct DTypeOf<kiln::float8_e5m2fnuz> : DTypeIs<DType::float8_e5m2fnuz> {};
+template <>
+struct DTypeOf<bool> : DTypeIs<DType::bool_> {};
+template <>
+struct DTypeOf<std::int8_t> : DTypeIs<DType::int8> {};
+template <>
+struct DTypeOf<std::int16_t> : DTypeIs<DType::int16> {};
+template <>
+struct DTypeOf<std::int32_t> : DTypeIs<DType::int32> {};
+template <>
+struct DTypeOf<std::int64_t> : DTypeIs<DType::int64> {};
+template <>
+struct DTypeOf<std::uint8_t> : DTypeIs<DType::uint8> {};
+template <>
+struct DTypeOf<std::uint16_t> : DTypeIs<DType::uint16> {};
+template <>
+struct DTypeOf<std::uint32_t> : DTypeIs<DType::uint32> {};
+template <>
+struct DTypeOf<std::uint64_t> : DTypeIs<DType::uint64> {};
+template <>
+struct DTypeOf<kiln::float16> : DTypeIs<DType::float16> {};
+template <>
+struct DTypeOf<kiln::bfloat16> : DTypeIs<DType::bfloat16> {};
+template <>
+struct DTypeOf<float> : DTypeIs<DType::float32> {};
+template <>
+struct DTypeOf<double> : DTypeIs<DType::float64> {};
+template <>
+struct DTypeOf<kiln::float8_e8m0fnu> : DTypeIs<DType::float8_e8m0fnu> {};
+template <>
+struct DTypeOf<kiln::float8_e4m3fn> : DTypeIs<DType::float8_e4m3fn> {};
+template <>
+struct DTypeOf<kiln::float8_e4m3fnuz> : DTypeIs<DType::float8_e4m3fnuz> {};
+template <>
+struct DTypeOf<kiln::float8_e5m2> : DTypeIs<DType::float8_e5m2> {};
+template <>
+struct DTypeOf<kiln::float8_e5m2fnuz> : DTypeIs<DType::float8_e5m2fnuz> {};
 }  // namespace detail
 
 template <typename T>

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "kiln/driver/device.h"
+#include "kiln/driver/event.h"
+#include "kiln/support/ref.h"
+
+namespace kiln::driver {
+
+class QueueBackend;
+void ref_retain(QueueBackend* queue) noexcept;
+void ref_release(QueueBackend* queue) noexcept;
+
+/// An in-order queue of work on one device. A small value; copies name the same queue. Safe from
+/// any thread. `enqueue…` calls may return before the work has run; a CPU queue holds 65,536 items
+/// that have not started, and a further call waits for room.
+class DeviceQueue {
+ public:
+  /// A new queue beside the default one. Virtual devices: RuntimeError.
+  explicit DeviceQueue(const Device& device);
+
+  Device device() const;
+  /// Blocks until everything enqueued so far has run; throws what failed since the last time.
+  void synchronize() const;
+  /// An event that marks the queue's present end.
+  DeviceEvent record_event() const;
+  /// Moves the event's mark here. Event of another device: ValueError.
+  void record_event(const DeviceEvent& event) const;
+  /// Later work here starts after the present work of `queue`, of `device`'s default queue, or
+  /// after the event's present mark. The host does not block.
+  void wait_for(const DeviceQueue& queue) const;
+  void wait_for(const Device& device) const;
+  void wait_for(const DeviceEvent& event) const;
+  /// Runs `function` on the queue's worker after earlier work; its exception fails the queue.
+  /// Not a CPU queue: RuntimeError. The function must not call the driver.
+  void enqueue_cpu_function(std::function<void()> function) const;
+  /// The vendor's stream; 0 on the CPU.
+  std::uintptr_t native_stream_handle() const;
+  /// "cpu[0]:queue@0x…".
+  std::string to_string() const;
+  friend bool operator==(const DeviceQueue&, const DeviceQueue&) = default;
+
+  /// For layers that run kiln's own CPU work on the caller's thread, such as a model call: waits
+  /// for the queue's present work (nothing on an idle queue: a few ns), throws what the queue
+  /// failed with, as `synchronize` does. Work that then runs before this thread enqueues more is in
+  /// order.
+  void begin_inline_work(const char* call) const;
+
+  explicit DeviceQueue(Ref<QueueBackend> backend) : backend_(std::move(backend)) {}
+  QueueBackend* backend() const { return backend_.get(); }
+
+ private:
+  Ref<QueueBackend> backend_;
+};
+
+}  // namespace kiln::driver
+
+template <>
+struct std::hash<kiln::driver::DeviceQueue> {
+  std::size_t operator()(const kiln::driver::DeviceQueue& queue) const noexcept {
+    return std::hash<const void*>()(queue.backend());
+  }
+};
