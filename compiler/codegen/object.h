@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "compiler/target.h"
+
+namespace llvm {
+class Module;
+}
+
+namespace kiln::compiler {
+
+/// Optimises `module` in place and returns it as a relocatable ELF object for `isa`. Kernels are
+/// taken to be as wide as they should be: no vectoriser and no loop unrolling runs. Modules of
+/// different contexts may be emitted on several threads at once. What LLVM cannot compile throws
+/// InternalError with LLVM's text; the module is of no use after that.
+std::vector<std::byte> emit_object(llvm::Module& module, const Isa& isa);
+
+/// The same as assembly text, for people who look at kernels.
+std::string emit_assembly(llvm::Module& module, const Isa& isa);
+
+}  // namespace kiln::compiler
