@@ -26,7 +26,7 @@ class Dim {
   template <std::integral T>
   Dim(T value) : value_(checked(value)) {}  // NOLINT: a number is a Dim
   /// A symbol. A name that is no identifier: ValueError.
-  Dim(std::string_view name);  // NOLINT: a name is a Dim
+  Dim(std::string_view name);                                    // NOLINT: a name is a Dim
   Dim(const char* name) : Dim(std::string_view(name)) {}         // NOLINT
   Dim(const std::string& name) : Dim(std::string_view(name)) {}  // NOLINT
   /// The simplest dim with this canonical form.
@@ -48,7 +48,8 @@ class Dim {
   /// The canonical form: a sum of terms. A static dim has one constant term, or none if it is 0.
   std::vector<DimTerm> terms() const;
 
-  /// Folding arithmetic. Overflow of static values: ValueError; `floor_div` by 0: ZeroDivisionError.
+  /// Folding arithmetic. Overflow of static values: ValueError; `floor_div` by 0:
+  /// ZeroDivisionError.
   friend Dim operator+(const Dim& a, const Dim& b);
   friend Dim operator-(const Dim& a, const Dim& b);
   friend Dim operator*(const Dim& a, const Dim& b);
@@ -86,8 +87,8 @@ struct DimAtom {
   friend bool operator==(const DimAtom&, const DimAtom&) = default;
 };
 
-/// `coefficient` times the product of `atoms`; no atoms: a constant. An atom that is repeated stands
-/// for a power.
+/// `coefficient` times the product of `atoms`; no atoms: a constant. An atom that is repeated
+/// stands for a power.
 struct DimTerm {
   std::int64_t coefficient = 0;
   std::vector<DimAtom> atoms;

@@ -41,10 +41,9 @@ struct ConstantData {
 };
 
 /// The value of one attribute.
-using Attribute =
-    std::variant<bool, std::int64_t, double, std::string, DType, DeviceRef, Dim, Shape, FilterLayout,
-                 std::vector<std::int64_t>, std::vector<std::string>,
-                 std::shared_ptr<const ConstantData>>;
+using Attribute = std::variant<bool, std::int64_t, double, std::string, DType, DeviceRef, Dim,
+                               Shape, FilterLayout, std::vector<std::int64_t>,
+                               std::vector<std::string>, std::shared_ptr<const ConstantData>>;
 
 /// Attributes by name; small, so a sorted vector in disguise is not worth it.
 using Attributes = std::map<std::string, Attribute, std::less<>>;
@@ -71,7 +70,9 @@ struct Op {
   /// The attribute `name` as T. Missing or of another type: InternalError.
   template <typename T>
   const T& attribute(std::string_view name) const;
-  bool has_attribute(std::string_view name) const { return attributes.find(name) != attributes.end(); }
+  bool has_attribute(std::string_view name) const {
+    return attributes.find(name) != attributes.end();
+  }
 };
 
 struct Block {
@@ -113,8 +114,8 @@ const T& Op::attribute(std::string_view name) const {
   return std::get<T>(it->second);
 }
 
-/// Result types of an op from its operands and attributes, by the rules of the op. Operands that the
-/// op does not take: ValueError with the reason alone. For ops whose result types are free
+/// Result types of an op from its operands and attributes, by the rules of the op. Operands that
+/// the op does not take: ValueError with the reason alone. For ops whose result types are free
 /// (constants, calls, control flow, custom kernels) `declared` is checked and returned.
 std::vector<Type> infer_types(OpKind kind, const std::vector<Value*>& operands,
                               const Attributes& attributes, const std::vector<Type>& declared);

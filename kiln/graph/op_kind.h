@@ -10,17 +10,37 @@ namespace kiln::graph {
 // a dim of 1 or a missing dim is repeated); all operands have one dtype, since promotion inserts
 // explicit casts. "axis" is never negative. Chains: the last operand and last result of ops that
 // have side effects.
+//
+// Dims in attributes are checked while the graph is built wherever their values are known. What is
+// not known is marked "at run" below: the compiler emits a check, unless it can prove it. A symbol
+// that neither an input nor an earlier op has defined is defined by the op whose result types
+// mention it first (rebind, range, slice and broadcast_to with run-time operands).
+//
+// slice: result axis i holds x[starts[i] + k * steps[i]] for k in [0, size), with size =
+// (stops[i] - starts[i] + steps[i] -+ 1) floor_div steps[i]. Starts and stops are offsets from the
+// beginning of the axis (a negative step may stop at -1: one before the first element). Integer
+// indices are slices of size 1 followed by squeeze. At run, for dims that are not static:
+// 0 <= start <= n, 0 <= stop <= n, start <= stop, with the texts of spec'd slice errors
+// ("slice start index {a} out of range for dimension size {n}", …).
+// Bounds that are tensors: the attributes `dynamic_starts`, `dynamic_stops` and `dynamic_indices`
+// list axes; for each listed axis one more operand (integer, one element, on the CPU) follows x,
+// first those of the starts, then of the stops, then of the indices; starts[i] or stops[i] is then a
+// placeholder 0. A run-time start or stop lies in [-n, n], an index in [-n, n) (checked at run); a
+// negative one adds n. An index axis has size 1 (start = index, stop = index + 1). With any of these, or
+// when the user named result dims, `out_dims` is the whole result shape and each dim of it that the
+// bounds do not already equal is compared at run.
 enum class OpKind : std::uint16_t {
   // Structure.
-  output,       // (values…)                          terminator of a graph
-  yield,        // (values…)                          terminator of a region
-  condition,    // (bool)                             terminator of the `cond` region of while
-  chain_create, // () -> chain
+  output,       // (values…)                          terminator of a graph; chains last
+  yield,        // (values…)                          terminator of a region; chains last
+  condition,    // (bool, chains…)                    terminator of the `cond` region of while
+  chain_create, // (chains…) -> chain                 a fresh chain, or the merge of several
   // Constants and shapes.
   constant,           // () {value: ConstantData}
   constant_external,  // () {name, align, device, placeholder}
   shape_to_tensor,    // () {shape: Shape} -> int64 [rank]
-  range,              // (start, stop, step) scalars or () {start, stop, step: Dim or double} {out_dim: Dim}
+  range,              // (start, stop, step) scalars or () {start, stop, step: Dim or double}; both
+                      // {out_dim: Dim}; with operands out_dim is compared at run
   // Elementwise, two operands.
   add, sub, mul, div, mod, pow, max, min,
   equal, not_equal, greater, greater_equal,
@@ -32,17 +52,18 @@ enum class OpKind : std::uint16_t {
   // Elementwise, three operands.
   where,   // (condition, x, y)
   // Views.
-  reshape,       // (x) {shape: Shape}
-  rebind,        // (x) {shape: Shape, message} or with {layout}
-  broadcast_to,  // (x) {shape: Shape} or (x, shape tensor) {shape}
+  reshape,       // (x) {shape: Shape}                equal numbers of elements, no -1
+  rebind,        // (x) {shape: Shape, message} and optionally {layout}; each dim that differs from
+                 // x's is checked at run or defines its symbol (a lone `c * s + d` with a new s)
+  broadcast_to,  // (x) {shape: Shape} or (x, shape tensor) {shape}; the latter compared at run
   permute,       // (x) {dims: list of int}
   squeeze,       // (x) {axis}
   unsqueeze,     // (x) {axis}
   // Joining, cutting, moving.
   concat,        // (values…) {axis}
-  slice,         // (x) {starts, stops: Shape, steps: list of int} one a axis; or with scalar tensors, see ops/movement.cpp
-  pad,           // (x) or (x, value) {paddings: list of int, mode}
-  tile,          // (x) {repeats: list of int or Shape}
+  slice,         // (x, scalar tensors…) {starts, stops: Shape, steps: list of int}, one an axis; see above
+  pad,           // (x) or (x, value) {paddings: list of int, mode}; without value: 0
+  tile,          // (x) {repeats: Shape}
   gather,        // (x, indices) {axis}
   gather_nd,     // (x, indices) {batch_dims}
   scatter,       // (x, updates, indices) {axis}
@@ -55,22 +76,27 @@ enum class OpKind : std::uint16_t {
   logsoftmax,    // (x) {axis}
   layer_norm,    // (x, gamma, beta) {epsilon}
   rms_norm,      // (x, weight) {epsilon, weight_offset, multiply_before_cast}
-  top_k,         // (x) {axis, k: Dim} -> values, indices
+  top_k,         // (x) {axis, k: Dim} -> values, indices; k <= size at run where symbolic
   // Devices and side effects.
-  transfer_to,         // (x) {device}
+  transfer_to,         // (x) {device}, between two accelerators (x, chain) -> y, chain
   buffer_load,         // (buffer, chain) -> tensor, chain
   buffer_store,        // (buffer, tensor, chain) -> chain
-  buffer_store_slice,  // (buffer, tensor, chain) {starts, stops, steps} -> chain
+  buffer_store_slice,  // (buffer, tensor, scalar tensors…, chain) {as slice} -> chain; axes picked
+                       // by an integer have size 1 in the tensor
   buffer_create,       // () -> buffer
-  print,               // (x, chain) {label} -> chain
-  // Control flow.
-  cond,        // (predicate) two regions
-  while_loop,  // (initial values…) regions: condition, body
-  call,        // (values…, chain) {callee, prefix} -> values…, chain
+  print,               // (x, chain) {label} -> chain, or (chain) {label, text} -> chain
+  // Control flow. Regions see the values of the blocks around them.
+  cond,        // (predicate) two regions; results: values…, chains… as each region yields them
+  while_loop,  // (initial values…, chains…) regions: condition and body, each with arguments of
+               // the same types; the body gets the values and, as chains, those of `condition`
+  call,        // (values…, chains…) {callee, prefix} -> values…, chains…
 };
 
-/// The name in the IR text without "kiln.", such as "matmul", "buffer.load" or "reduce.sum".
+/// The name in the IR text without "kiln.": that of the Python op, such as "matmul", "sum",
+/// "buffer.load" or "slice_tensor". "max" and "min" stand both for the elementwise op and for the
+/// reduction, which is the one with an `axis`; printing text is "print", a tensor "print.tensor".
 std::string_view to_string(OpKind kind);
+/// The kind with this name; "max" and "min" give the elementwise ones.
 std::optional<OpKind> op_kind_from_string(std::string_view name);
 
 }  // namespace kiln::graph
