@@ -7,9 +7,12 @@
 // exactly (every op rounds its result to its dtype). A value is a scalar or a fixed vector of any
 // number of lanes; the functions take the lanes from their operands.
 
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/IR/IRBuilder.h>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "compiler/target.h"
@@ -20,10 +23,11 @@ namespace kiln::compiler {
 
 class Lowering {
  public:
-  Lowering(llvm::IRBuilder<>& builder, const Isa& isa) : b(builder), isa_(isa) {}
+  Lowering(llvm::IRBuilder<>& builder, const Isa& isa);
 
   /// The type of a value in registers and of an element in memory (i8 for bool, i16 for the halves,
-  /// i8 for float8); `lanes` 1: a scalar. Sub-byte dtypes have no memory type.
+  /// i8 for float8); `lanes` 1: a scalar. Sub-byte dtypes have no memory type; for them
+  /// from_memory and to_memory take and give i8 with the code in the low bits.
   llvm::Type* register_type(DType dtype, int lanes) const;
   llvm::Type* memory_type(DType dtype, int lanes) const;
   llvm::Value* from_memory(llvm::Value* raw, DType dtype);
@@ -56,8 +60,64 @@ class Lowering {
   llvm::Value* float_min(llvm::Value* x, llvm::Value* y);
 
  private:
+  // e^x as mantissa · 2^exponent, the mantissa near 1 and not yet scaled, so that a caller can
+  // scale where it loses nothing.
+  struct Exponential {
+    llvm::Value* mantissa;
+    llvm::Value* exponent;  // integer lanes of the width of x
+  };
+  Exponential exp_parts(llvm::Value* x, llvm::Value* x_low = nullptr);
+  // value · 2^exponent with one rounding.
+  llvm::Value* scale(llvm::Value* value, llvm::Value* exponent);
+  llvm::Value* power_of_two(llvm::Value* exponent, llvm::Type* type);
+
+  // cast.cpp
+  llvm::Value* round_half(llvm::Value* value, DType dtype);
+  llvm::Value* round_small(llvm::Value* value, DType dtype);
+  llvm::Value* decode_small(llvm::Value* code, DType dtype);
+  llvm::Value* encode_small(llvm::Value* value, DType dtype);
+  llvm::Value* to_float_odd(llvm::Value* x);
+  llvm::Value* to_float16_bits(llvm::Value* value);
+
+  // arithmetic.cpp
+  llvm::Value* integer_unary(graph::OpKind kind, llvm::Value* x, DType dtype);
+  llvm::Value* float_unary(graph::OpKind kind, llvm::Value* x);
+  llvm::Value* integer_binary(graph::OpKind kind, llvm::Value* x, llvm::Value* y, DType dtype);
+  llvm::Value* float_binary(graph::OpKind kind, llvm::Value* x, llvm::Value* y);
+  llvm::Value* compare(graph::OpKind kind, llvm::Value* x, llvm::Value* y, DType dtype);
+  llvm::Value* round_even(llvm::Value* x);
+  llvm::Value* floor(llvm::Value* x);
+  llvm::Value* ceil(llvm::Value* x);
+  llvm::Value* trunc(llvm::Value* x);
+
+  // transcendental.cpp
+  llvm::Value* log(llvm::Value* x);
+  llvm::Value* erf(llvm::Value* x);
+  llvm::Value* tanh(llvm::Value* x);
+  llvm::Value* gate(llvm::Value* x, llvm::Value* z, llvm::Value* z_low);
+  llvm::Value* sigmoid(llvm::Value* x);
+  llvm::Value* gelu(llvm::Value* x, std::string_view approximate);
+
+  // Constants and types with the lanes of `like`.
+  llvm::Constant* number(llvm::Value* like, double value);
+  llvm::Constant* integer(llvm::Value* like, std::uint64_t value);
+  static llvm::Type* with_lanes(llvm::Type* scalar, llvm::Type* like);
+  llvm::Type* integer_type(llvm::Value* like);
+  llvm::Value* bits(llvm::Value* x);
+  llvm::Value* from_bits(llvm::Value* x);
+  static bool is_double(llvm::Value* x);
+  llvm::Value* intrinsic(llvm::Intrinsic::ID id, llvm::Value* x);
+  llvm::Value* abs(llvm::Value* x);
+  llvm::Value* copysign(llvm::Value* magnitude, llvm::Value* sign);
+  // x > y ? x : y and x < y ? x : y: one instruction; y wins where either is NaN.
+  llvm::Value* quick_max(llvm::Value* x, llvm::Value* y);
+  llvm::Value* quick_min(llvm::Value* x, llvm::Value* y);
+  // Horner's rule, the highest coefficient first.
+  llvm::Value* polynomial(llvm::Value* x, llvm::ArrayRef<double> coefficients);
+
   llvm::IRBuilder<>& b;
   const Isa& isa_;
+  bool has_rounding_;  // SSE4.1: floor, ceil, trunc and round are instructions
 };
 
 }  // namespace kiln::compiler
