@@ -34,11 +34,16 @@ llvm::Value* Lowering::binary(OpKind kind, llvm::Value* x, llvm::Value* y, DType
     case OpKind::equal:
     case OpKind::not_equal:
     case OpKind::greater:
-    case OpKind::greater_equal: return compare(kind, x, y, dtype);
-    case OpKind::logical_and: return b.CreateAnd(x, y);
-    case OpKind::logical_or: return b.CreateOr(x, y);
-    case OpKind::logical_xor: return b.CreateXor(x, y);
-    default: break;
+    case OpKind::greater_equal:
+      return compare(kind, x, y, dtype);
+    case OpKind::logical_and:
+      return b.CreateAnd(x, y);
+    case OpKind::logical_or:
+      return b.CreateOr(x, y);
+    case OpKind::logical_xor:
+      return b.CreateXor(x, y);
+    default:
+      break;
   }
   if (dtype == DType::bool_) {
     KILN_CHECK(kind == OpKind::max || kind == OpKind::min, "Arithmetic on bool.");
@@ -54,18 +59,26 @@ llvm::Value* Lowering::compare(OpKind kind, llvm::Value* x, llvm::Value* y, DTyp
   using P = llvm::CmpInst::Predicate;
   if (dtype.is_float()) {
     switch (kind) {
-      case OpKind::equal: return b.CreateFCmpOEQ(x, y);
-      case OpKind::not_equal: return b.CreateFCmpUNE(x, y);
-      case OpKind::greater: return b.CreateFCmpOGT(x, y);
-      default: return b.CreateFCmpOGE(x, y);
+      case OpKind::equal:
+        return b.CreateFCmpOEQ(x, y);
+      case OpKind::not_equal:
+        return b.CreateFCmpUNE(x, y);
+      case OpKind::greater:
+        return b.CreateFCmpOGT(x, y);
+      default:
+        return b.CreateFCmpOGE(x, y);
     }
   }
   bool sign = dtype.is_signed_integral();
   switch (kind) {
-    case OpKind::equal: return b.CreateICmpEQ(x, y);
-    case OpKind::not_equal: return b.CreateICmpNE(x, y);
-    case OpKind::greater: return b.CreateICmp(sign ? P::ICMP_SGT : P::ICMP_UGT, x, y);
-    default: return b.CreateICmp(sign ? P::ICMP_SGE : P::ICMP_UGE, x, y);
+    case OpKind::equal:
+      return b.CreateICmpEQ(x, y);
+    case OpKind::not_equal:
+      return b.CreateICmpNE(x, y);
+    case OpKind::greater:
+      return b.CreateICmp(sign ? P::ICMP_SGT : P::ICMP_UGT, x, y);
+    default:
+      return b.CreateICmp(sign ? P::ICMP_SGE : P::ICMP_UGE, x, y);
   }
 }
 
@@ -75,12 +88,14 @@ llvm::Value* Lowering::integer_unary(OpKind kind, llvm::Value* x, DType dtype) {
     case OpKind::abs:
       if (!dtype.is_signed_integral()) return x;
       return b.CreateSelect(b.CreateICmpSLT(x, zero), b.CreateSub(zero, x), x);
-    case OpKind::negate: return b.CreateSub(zero, x);
+    case OpKind::negate:
+      return b.CreateSub(zero, x);
     case OpKind::relu:
       return dtype.is_signed_integral() ? b.CreateSelect(b.CreateICmpSGT(x, zero), x, zero) : x;
-    default: break;
+    default:
+      break;
   }
-  KILN_CHECK(false, "No integer lowering for op " + std::string(graph::to_string(kind)) + ".");
+  KILN_CHECK(false, "No integer lowering for op " + std::to_string(static_cast<int>(kind)) + ".");
   return nullptr;
 }
 
@@ -88,9 +103,12 @@ llvm::Value* Lowering::integer_binary(OpKind kind, llvm::Value* x, llvm::Value* 
   bool sign = dtype.is_signed_integral();
   llvm::Value* zero = integer(x, 0);
   switch (kind) {
-    case OpKind::add: return b.CreateAdd(x, y);
-    case OpKind::sub: return b.CreateSub(x, y);
-    case OpKind::mul: return b.CreateMul(x, y);
+    case OpKind::add:
+      return b.CreateAdd(x, y);
+    case OpKind::sub:
+      return b.CreateSub(x, y);
+    case OpKind::mul:
+      return b.CreateMul(x, y);
     case OpKind::max:
       return b.CreateBinaryIntrinsic(sign ? llvm::Intrinsic::smax : llvm::Intrinsic::umax, x, y);
     case OpKind::min:
@@ -105,8 +123,8 @@ llvm::Value* Lowering::integer_binary(OpKind kind, llvm::Value* x, llvm::Value* 
       if (kind == OpKind::div) {
         llvm::Value* quotient = sign ? b.CreateSDiv(x, divisor) : b.CreateUDiv(x, divisor);
         if (sign)
-          quotient = b.CreateSelect(b.CreateICmpEQ(y, integer(x, ~0ULL)), b.CreateSub(zero, x),
-                                    quotient);
+          quotient =
+              b.CreateSelect(b.CreateICmpEQ(y, integer(x, ~0ULL)), b.CreateSub(zero, x), quotient);
         return b.CreateSelect(b.CreateICmpEQ(y, zero), zero, quotient);
       }
       // Dividing by 1 leaves 0, which is the remainder wanted for both replaced divisors.
@@ -116,47 +134,70 @@ llvm::Value* Lowering::integer_binary(OpKind kind, llvm::Value* x, llvm::Value* 
       llvm::Value* adjust = b.CreateAnd(differs, b.CreateICmpNE(rest, zero));
       return b.CreateSelect(adjust, b.CreateAdd(rest, divisor), rest);
     }
-    default: break;
+    default:
+      break;
   }
-  KILN_CHECK(false, "No integer lowering for op " + std::string(graph::to_string(kind)) + ".");
+  KILN_CHECK(false, "No integer lowering for op " + std::to_string(static_cast<int>(kind)) + ".");
   return nullptr;
 }
 
 llvm::Value* Lowering::float_unary(OpKind kind, llvm::Value* x) {
   switch (kind) {
-    case OpKind::abs: return abs(x);
-    case OpKind::negate: return b.CreateFNeg(x);
-    case OpKind::relu: return quick_max(number(x, 0), x);
-    case OpKind::ceil: return ceil(x);
-    case OpKind::floor: return floor(x);
-    case OpKind::trunc: return trunc(x);
-    case OpKind::round: return round_even(x);
-    case OpKind::exp: return exp(x);
-    case OpKind::log: return log(x);
-    case OpKind::sqrt: return intrinsic(llvm::Intrinsic::sqrt, x);
+    case OpKind::abs:
+      return abs(x);
+    case OpKind::negate:
+      return b.CreateFNeg(x);
+    case OpKind::relu:
+      return quick_max(number(x, 0), x);
+    case OpKind::ceil:
+      return ceil(x);
+    case OpKind::floor:
+      return floor(x);
+    case OpKind::trunc:
+      return trunc(x);
+    case OpKind::round:
+      return round_even(x);
+    case OpKind::exp:
+      return exp(x);
+    case OpKind::log:
+      return log(x);
+    case OpKind::sqrt:
+      return intrinsic(llvm::Intrinsic::sqrt, x);
     case OpKind::rsqrt:
       return b.CreateFDiv(number(x, 1), intrinsic(llvm::Intrinsic::sqrt, x));
-    case OpKind::erf: return erf(x);
-    case OpKind::tanh: return tanh(x);
-    case OpKind::sigmoid: return sigmoid(x);
-    case OpKind::silu: return gate(x, x, nullptr);
-    default: break;
+    case OpKind::erf:
+      return erf(x);
+    case OpKind::tanh:
+      return tanh(x);
+    case OpKind::sigmoid:
+      return sigmoid(x);
+    case OpKind::silu:
+      return gate(x, x, nullptr);
+    default:
+      break;
   }
-  KILN_CHECK(false, "No float lowering for op " + std::string(graph::to_string(kind)) + ".");
+  KILN_CHECK(false, "No float lowering for op " + std::to_string(static_cast<int>(kind)) + ".");
   return nullptr;
 }
 
 llvm::Value* Lowering::float_binary(OpKind kind, llvm::Value* x, llvm::Value* y) {
   switch (kind) {
-    case OpKind::add: return b.CreateFAdd(x, y);
-    case OpKind::sub: return b.CreateFSub(x, y);
-    case OpKind::mul: return b.CreateFMul(x, y);
-    case OpKind::div: return b.CreateFDiv(x, y);
-    case OpKind::max: return float_max(x, y);
-    case OpKind::min: return float_min(x, y);
-    default: break;
+    case OpKind::add:
+      return b.CreateFAdd(x, y);
+    case OpKind::sub:
+      return b.CreateFSub(x, y);
+    case OpKind::mul:
+      return b.CreateFMul(x, y);
+    case OpKind::div:
+      return b.CreateFDiv(x, y);
+    case OpKind::max:
+      return float_max(x, y);
+    case OpKind::min:
+      return float_min(x, y);
+    default:
+      break;
   }
-  KILN_CHECK(false, "No float lowering for op " + std::string(graph::to_string(kind)) + ".");
+  KILN_CHECK(false, "No float lowering for op " + std::to_string(static_cast<int>(kind)) + ".");
   return nullptr;
 }
 

@@ -16,22 +16,30 @@ struct Format {
   int exponent_bits;
   int mantissa_bits;
   int bias;
-  double max;       // the largest finite value
-  bool ieee;        // the highest exponent means infinity or NaN
-  bool fnuz;        // no negative zero: its code is NaN
+  double max;  // the largest finite value
+  bool ieee;   // the highest exponent means infinity or NaN
+  bool fnuz;   // no negative zero: its code is NaN
   bool has_nan;
 };
 
 Format format_of(DType dtype) {
   switch (dtype.code()) {
-    case DType::float16: return {5, 10, 15, 65504.0, true, false, true};
-    case DType::bfloat16: return {8, 7, 127, 0x1.FEp127, true, false, true};
-    case DType::float8_e4m3fn: return {4, 3, 7, 448.0, false, false, true};
-    case DType::float8_e4m3fnuz: return {4, 3, 8, 240.0, false, true, true};
-    case DType::float8_e5m2: return {5, 2, 15, 57344.0, true, false, true};
-    case DType::float8_e5m2fnuz: return {5, 2, 16, 57344.0, false, true, true};
-    case DType::float4_e2m1fn: return {2, 1, 1, 6.0, false, false, false};
-    default: break;
+    case DType::float16:
+      return {5, 10, 15, 65504.0, true, false, true};
+    case DType::bfloat16:
+      return {8, 7, 127, 0x1.FEp127, true, false, true};
+    case DType::float8_e4m3fn:
+      return {4, 3, 7, 448.0, false, false, true};
+    case DType::float8_e4m3fnuz:
+      return {4, 3, 8, 240.0, false, true, true};
+    case DType::float8_e5m2:
+      return {5, 2, 15, 57344.0, true, false, true};
+    case DType::float8_e5m2fnuz:
+      return {5, 2, 16, 57344.0, false, true, true};
+    case DType::float4_e2m1fn:
+      return {2, 1, 1, 6.0, false, false, false};
+    default:
+      break;
   }
   KILN_CHECK(false, "No narrow format belongs to " + std::string(dtype.name()) + ".");
   return {};
@@ -57,7 +65,8 @@ llvm::Value* Lowering::cast(llvm::Value* x, DType from, DType to) {
   if (to.is_integral()) {
     if (from == DType::bool_) return b.CreateZExt(x, type);
     if (from_integer)
-      return from.is_signed_integral() ? b.CreateSExtOrTrunc(x, type) : b.CreateZExtOrTrunc(x, type);
+      return from.is_signed_integral() ? b.CreateSExtOrTrunc(x, type)
+                                       : b.CreateZExtOrTrunc(x, type);
     return b.CreateIntrinsic(
         to.is_signed_integral() ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat,
         {type, x->getType()}, {x});
@@ -71,8 +80,8 @@ llvm::Value* Lowering::cast(llvm::Value* x, DType from, DType to) {
     if (width == 64) {
       // Bits that a double cannot hold are folded into one, which keeps the later rounding right.
       llvm::Value* low = b.CreateAnd(x, integer(x, 0x7ff));
-      llvm::Value* sticky = b.CreateSelect(b.CreateICmpEQ(low, integer(x, 0)), integer(x, 0),
-                                           integer(x, 0x800));
+      llvm::Value* sticky =
+          b.CreateSelect(b.CreateICmpEQ(low, integer(x, 0)), integer(x, 0), integer(x, 0x800));
       llvm::Value* folded = b.CreateOr(b.CreateAnd(x, integer(x, ~0x7ffULL)), sticky);
       llvm::Value* large =
           sign ? b.CreateICmpUGE(b.CreateAdd(x, integer(x, 1ULL << 53)), integer(x, 1ULL << 54))
@@ -136,12 +145,12 @@ llvm::Value* Lowering::round_small(llvm::Value* value, DType dtype) {
   llvm::Value* magnitude = b.CreateAnd(code, integer(code, 0x7fffffff));
   llvm::Value* is_nan = b.CreateFCmpUNO(value, value);
   if (dtype == DType::float8_e8m0fnu) {
-    llvm::Value* up = b.CreateAnd(b.CreateAdd(magnitude, integer(code, 0x400000)),
-                                  integer(code, 0x7f800000));
+    llvm::Value* up =
+        b.CreateAnd(b.CreateAdd(magnitude, integer(code, 0x400000)), integer(code, 0x7f800000));
     up = b.CreateSelect(b.CreateICmpUGT(up, integer(code, 0x7f000000)), integer(code, 0x7f000000),
                         up);
-    llvm::Value* least = b.CreateOr(b.CreateICmpEQ(up, integer(code, 0)),
-                                    b.CreateICmpSLT(code, integer(code, 0)));
+    llvm::Value* least =
+        b.CreateOr(b.CreateICmpEQ(up, integer(code, 0)), b.CreateICmpSLT(code, integer(code, 0)));
     llvm::Value* rounded = from_bits(b.CreateSelect(least, integer(code, 0x400000), up));
     return b.CreateSelect(is_nan, value, rounded);
   }
@@ -155,8 +164,7 @@ llvm::Value* Lowering::round_small(llvm::Value* value, DType dtype) {
   llvm::Constant* anchor = number(value, std::ldexp(1.0, 1 - format.bias + drop));
   llvm::Value* small = b.CreateFSub(b.CreateFAdd(absolute, anchor), anchor);
   llvm::Constant* smallest_normal = number(value, std::ldexp(1.0, 1 - format.bias));
-  llvm::Value* rounded =
-      b.CreateSelect(b.CreateFCmpOLT(absolute, smallest_normal), small, normal);
+  llvm::Value* rounded = b.CreateSelect(b.CreateFCmpOLT(absolute, smallest_normal), small, normal);
   rounded = quick_min(rounded, number(value, format.max));
   llvm::Value* sign = b.CreateAnd(code, integer(code, 0x80000000));
   if (format.fnuz)
@@ -171,8 +179,8 @@ llvm::Value* Lowering::decode_small(llvm::Value* raw, DType dtype) {
   llvm::Value* code = b.CreateZExt(raw, with_lanes(b.getInt32Ty(), raw->getType()));
   if (dtype == DType::float8_e8m0fnu) {
     llvm::Value* shifted = b.CreateShl(code, integer(code, 23));
-    shifted = b.CreateSelect(b.CreateICmpEQ(code, integer(code, 0)), integer(code, 0x400000),
-                             shifted);
+    shifted =
+        b.CreateSelect(b.CreateICmpEQ(code, integer(code, 0)), integer(code, 0x400000), shifted);
     return from_bits(b.CreateSelect(b.CreateICmpEQ(code, integer(code, 255)),
                                     integer(code, 0x7fc00000), shifted));
   }
@@ -181,11 +189,10 @@ llvm::Value* Lowering::decode_small(llvm::Value* raw, DType dtype) {
   std::uint64_t magnitude_mask = (1ULL << (width - 1)) - 1;
   std::uint64_t exponent_mask = ((1ULL << format.exponent_bits) - 1) << format.mantissa_bits;
   llvm::Value* magnitude = b.CreateAnd(code, integer(code, magnitude_mask));
-  llvm::Value* sign = b.CreateShl(b.CreateAnd(code, integer(code, 1ULL << (width - 1))),
-                                  integer(code, 32 - width));
+  llvm::Value* sign =
+      b.CreateShl(b.CreateAnd(code, integer(code, 1ULL << (width - 1))), integer(code, 32 - width));
   llvm::Value* shifted = b.CreateShl(magnitude, integer(code, 23 - format.mantissa_bits));
-  llvm::Value* denormal =
-      b.CreateICmpULT(magnitude, integer(code, 1ULL << format.mantissa_bits));
+  llvm::Value* denormal = b.CreateICmpULT(magnitude, integer(code, 1ULL << format.mantissa_bits));
   std::uint64_t base = static_cast<std::uint64_t>(127 - format.bias) << 23;
   llvm::Value* value = from_bits(b.CreateAdd(
       shifted, b.CreateSelect(denormal, integer(code, base + (1ULL << 23)), integer(code, base))));
@@ -228,11 +235,9 @@ llvm::Value* Lowering::encode_small(llvm::Value* value, DType dtype) {
   llvm::Constant* least = number(value, std::ldexp(1.0, 1 - format.bias));
   llvm::Value* absolute = from_bits(magnitude);
   llvm::Value* shifted = bits(b.CreateFAdd(absolute, least));
-  llvm::Value* small =
-      b.CreateLShr(b.CreateSub(shifted, integer(code, base + (1ULL << 23))),
-                   integer(code, 23 - format.mantissa_bits));
-  llvm::Value* result =
-      b.CreateSelect(b.CreateFCmpOLT(absolute, least), small, normal);
+  llvm::Value* small = b.CreateLShr(b.CreateSub(shifted, integer(code, base + (1ULL << 23))),
+                                    integer(code, 23 - format.mantissa_bits));
+  llvm::Value* result = b.CreateSelect(b.CreateFCmpOLT(absolute, least), small, normal);
   result = b.CreateOr(result, sign);
   if (format.fnuz) {
     llvm::Value* zero = b.CreateICmpEQ(magnitude, integer(code, 0));
@@ -263,20 +268,20 @@ llvm::Value* Lowering::to_float16_bits(llvm::Value* value) {
   // Normal results: rebias, round to even by adding to the bits.
   llvm::Value* odd = b.CreateAnd(b.CreateLShr(magnitude, integer(code, 13)), integer(code, 1));
   llvm::Value* rebias = integer(code, 0xfff - (112ULL << 23));
-  llvm::Value* normal = b.CreateLShr(b.CreateAdd(b.CreateAdd(magnitude, odd), rebias),
-                                     integer(code, 13));
+  llvm::Value* normal =
+      b.CreateLShr(b.CreateAdd(b.CreateAdd(magnitude, odd), rebias), integer(code, 13));
   // Denormal results: adding 0.5 puts the last place at 2^-24 and rounds in hardware.
   llvm::Value* absolute = from_bits(magnitude);
-  llvm::Value* small = b.CreateSub(bits(b.CreateFAdd(absolute, number(value, 0.5))),
-                                   integer(code, 0x3f000000));
-  llvm::Value* result = b.CreateSelect(
-      b.CreateICmpULT(magnitude, integer(code, 113ULL << 23)), small, normal);
+  llvm::Value* small =
+      b.CreateSub(bits(b.CreateFAdd(absolute, number(value, 0.5))), integer(code, 0x3f000000));
+  llvm::Value* result =
+      b.CreateSelect(b.CreateICmpULT(magnitude, integer(code, 113ULL << 23)), small, normal);
   // From half way between the largest value and 2^16 on: infinity; the carry does it below 2^16.
   result = b.CreateSelect(b.CreateICmpUGE(magnitude, integer(code, 0x477ff000)),
                           integer(code, 0x7c00), result);
-  llvm::Value* quiet = b.CreateOr(
-      b.CreateAnd(b.CreateLShr(magnitude, integer(code, 13)), integer(code, 0x3ff)),
-      integer(code, 0x7e00));
+  llvm::Value* quiet =
+      b.CreateOr(b.CreateAnd(b.CreateLShr(magnitude, integer(code, 13)), integer(code, 0x3ff)),
+                 integer(code, 0x7e00));
   result = b.CreateSelect(b.CreateFCmpUNO(value, value), quiet, result);
   return b.CreateTrunc(b.CreateOr(result, sign), narrow);
 }

@@ -1,9 +1,8 @@
 // How values lie in memory and how they are held in registers; constants and small helpers.
 
-#include "compiler/lowering/lowering.h"
-
 #include <cmath>
 
+#include "compiler/lowering/lowering.h"
 #include "kiln/support/error.h"
 
 namespace kiln::compiler {
@@ -69,12 +68,11 @@ llvm::Value* Lowering::to_memory(llvm::Value* value, DType dtype) {
 llvm::Value* Lowering::constant(DType dtype, double value, int lanes) {
   if (dtype == DType::bool_) return llvm::ConstantInt::get(register_type(dtype, lanes), value != 0);
   if (dtype.is_unsigned_integral())
-    return llvm::ConstantInt::get(register_type(dtype, lanes),
-                                  value >= 0 ? static_cast<std::uint64_t>(value)
-                                             : static_cast<std::uint64_t>(
-                                                   static_cast<std::int64_t>(value)));
-  if (dtype.is_integral())
-    return integer_constant(dtype, static_cast<std::int64_t>(value), lanes);
+    return llvm::ConstantInt::get(
+        register_type(dtype, lanes),
+        value >= 0 ? static_cast<std::uint64_t>(value)
+                   : static_cast<std::uint64_t>(static_cast<std::int64_t>(value)));
+  if (dtype.is_integral()) return integer_constant(dtype, static_cast<std::int64_t>(value), lanes);
   llvm::Value* wide = llvm::ConstantFP::get(register_type(DType::float64, lanes), value);
   return cast(wide, DType::float64, dtype);
 }
@@ -114,8 +112,7 @@ llvm::Type* Lowering::integer_type(llvm::Value* like) {
 llvm::Value* Lowering::bits(llvm::Value* x) { return b.CreateBitCast(x, integer_type(x)); }
 
 llvm::Value* Lowering::from_bits(llvm::Value* x) {
-  llvm::Type* scalar =
-      x->getType()->getScalarSizeInBits() == 64 ? b.getDoubleTy() : b.getFloatTy();
+  llvm::Type* scalar = x->getType()->getScalarSizeInBits() == 64 ? b.getDoubleTy() : b.getFloatTy();
   return b.CreateBitCast(x, with_lanes(scalar, x->getType()));
 }
 

@@ -49,9 +49,9 @@ Lowering::Exponential Lowering::exp_parts(llvm::Value* x, llvm::Value* x_low) {
   if (x_low) r = b.CreateFAdd(r, x_low);
   llvm::Value* sum = nullptr;
   if (wide) {
-    sum = polynomial(r, {1 / 6227020800.0, 1 / 479001600.0, 1 / 39916800.0, 1 / 3628800.0,
-                         1 / 362880.0, 1 / 40320.0, 1 / 5040.0, 1 / 720.0, 1 / 120.0, 1 / 24.0,
-                         1 / 6.0, 0.5});
+    sum = polynomial(
+        r, {1 / 6227020800.0, 1 / 479001600.0, 1 / 39916800.0, 1 / 3628800.0, 1 / 362880.0,
+            1 / 40320.0, 1 / 5040.0, 1 / 720.0, 1 / 120.0, 1 / 24.0, 1 / 6.0, 0.5});
   } else {
     sum = polynomial(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
                          1.6666665459e-1, 5.0000001201e-1});
@@ -83,8 +83,8 @@ llvm::Value* Lowering::log(llvm::Value* x) {
   llvm::Value* offset = b.CreateSub(code, integer(code, root_half));
   llvm::Value* exponent = b.CreateAShr(offset, integer(code, shift));
   llvm::Value* m = from_bits(b.CreateSub(code, b.CreateShl(exponent, integer(code, shift))));
-  exponent = b.CreateAdd(exponent, b.CreateSelect(tiny, integer(code, wide ? -54 : -25),
-                                                  integer(code, 0)));
+  exponent = b.CreateAdd(exponent,
+                         b.CreateSelect(tiny, integer(code, wide ? -54 : -25), integer(code, 0)));
   llvm::Value* e = nullptr;
   if (wide) {
     // The bits of 2^52 + 2^51 + exponent; a vector conversion of i64 needs AVX-512.
@@ -99,10 +99,10 @@ llvm::Value* Lowering::log(llvm::Value* x) {
     llvm::Value* s = b.CreateFDiv(f, b.CreateFAdd(f, number(x, 2)));
     llvm::Value* z = b.CreateFMul(s, s);
     llvm::Value* r = b.CreateFMul(
-        z, polynomial(z, {1.479819860511658591e-01, 1.531383769920937332e-01,
-                          1.818357216161805012e-01, 2.222219843214978396e-01,
-                          2.857142874366239149e-01, 3.999999999940941908e-01,
-                          6.666666666666735130e-01}));
+        z,
+        polynomial(z, {1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01,
+                       2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
+                       6.666666666666735130e-01}));
     llvm::Value* half_square = b.CreateFMul(b.CreateFMul(f, f), number(x, 0.5));
     llvm::Value* low = fma(e, number(x, 1.90821492927058770002e-10),
                            b.CreateFMul(s, b.CreateFAdd(half_square, r)));
@@ -110,10 +110,9 @@ llvm::Value* Lowering::log(llvm::Value* x) {
     result = fma(e, number(x, 6.93147180369123816490e-01), result);
   } else {
     llvm::Value* z = b.CreateFMul(f, f);
-    llvm::Value* p =
-        polynomial(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,
-                       1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1,
-                       3.3333331174e-1});
+    llvm::Value* p = polynomial(
+        f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+            -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
     p = b.CreateFMul(b.CreateFMul(f, z), p);
     p = fma(e, number(x, -2.12194440e-4), p);
     p = fma(z, number(x, -0.5), p);
@@ -122,7 +121,7 @@ llvm::Value* Lowering::log(llvm::Value* x) {
   double infinity = std::numeric_limits<double>::infinity();
   result = b.CreateSelect(b.CreateFCmpOEQ(x, number(x, infinity)), x, result);
   result = b.CreateSelect(b.CreateFCmpOEQ(x, number(x, 0)), number(x, -infinity), result);
-  return b.CreateSelect(b.CreateFCmpUGE(x, number(x, 0)), result,
+  return b.CreateSelect(b.CreateFCmpOGE(x, number(x, 0)), result,
                         number(x, std::numeric_limits<double>::quiet_NaN()));
 }
 
@@ -143,12 +142,12 @@ llvm::Value* Lowering::erf(llvm::Value* x) {
 llvm::Value* Lowering::tanh(llvm::Value* x) {
   llvm::Value* t = quick_min(number(x, 9), quick_max(number(x, -9), x));
   llvm::Value* s = b.CreateFMul(t, t);
-  llvm::Value* p = polynomial(s, {-2.76076847742355e-16, 2.00018790482477e-13,
-                                  -8.60467152213735e-11, 5.12229709037114e-08,
-                                  1.48572235717979e-05, 6.37261928875436e-04,
-                                  4.89352455891786e-03});
-  llvm::Value* q = polynomial(s, {1.19825839466702e-06, 1.18534705686654e-04,
-                                  2.26843463243900e-03, 4.89352518554385e-03});
+  llvm::Value* p =
+      polynomial(s, {-5.641676241044476e-14, 4.087417207402143e-11, -1.758378918240114e-08,
+                     1.046749918750416e-05, 3.036098315318411e-03, 1.302255336823433e-01,
+                     9.999998719479379e-01});
+  llvm::Value* q = polynomial(s, {2.448660933036251e-04, 2.422276399778669e-02,
+                                  4.635583850963452e-01, 1.000000000000000e+00});
   return b.CreateFDiv(b.CreateFMul(t, p), q);
 }
 
@@ -170,8 +169,7 @@ llvm::Value* Lowering::gate(llvm::Value* x, llvm::Value* z, llvm::Value* z_low) 
   // Below the first bound the result is zero for every z that occurs; x itself is clamped too, so
   // that −inf gives zero.
   double bound = wide ? 760 : 110;
-  llvm::Value* negated =
-      quick_min(number(x, bound), quick_max(number(x, -bound), b.CreateFNeg(z)));
+  llvm::Value* negated = quick_min(number(x, bound), quick_max(number(x, -bound), b.CreateFNeg(z)));
   Exponential e = exp_parts(negated, z_low ? b.CreateFNeg(z_low) : nullptr);
   llvm::Value* half = b.CreateAShr(e.exponent, integer(e.exponent, 1));
   llvm::Value* up = power_of_two(half, x->getType());

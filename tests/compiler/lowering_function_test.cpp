@@ -1,0 +1,106 @@
+// Accuracy of the float functions against long double references.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <iostream>
+#include <random>
+
+#include "lowering_harness.h"
+
+namespace kiln::compiler::testing {
+namespace {
+
+using graph::OpKind;
+
+struct Function {
+  const char* name;
+  OpKind kind;
+  long double (*reference)(long double);
+  const char* approximate = "none";
+  double bound = 4;
+};
+
+long double sigmoid(long double x) { return 1 / (1 + std::exp(-x)); }
+// The limit at −inf is chosen instead of the formula's NaN.
+long double silu(long double x) { return x < -11000 ? -0.0L : x * sigmoid(x); }
+const Function kFunctions[] = {
+    {"exp", OpKind::exp, std::exp},
+    {"log", OpKind::log, std::log},
+    {"sqrt", OpKind::sqrt, std::sqrt, "none", 0.501},
+    {"rsqrt", OpKind::rsqrt, [](long double x) { return 1 / std::sqrt(x); }},
+    {"erf", OpKind::erf, std::erf},
+    {"tanh", OpKind::tanh, std::tanh, "none", 6},
+    {"sigmoid", OpKind::sigmoid, sigmoid},
+    {"silu", OpKind::silu, silu},
+};
+
+template <typename T>
+std::vector<T> samples() {
+  std::vector<T> x;
+  using Limits = std::numeric_limits<T>;
+  for (T value : {T(0), T(1), T(0.5), T(2), T(3), T(88.72283), T(88.8), T(709.78), T(745.1), T(104),
+                  T(87.3), Limits::min(), Limits::denorm_min(), Limits::max(), Limits::infinity(),
+                  Limits::epsilon(), Limits::quiet_NaN()}) {
+    x.push_back(value);
+    x.push_back(-value);
+  }
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 150000; ++i) {
+    if constexpr (sizeof(T) == 4)
+      x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+    else
+      x.push_back(std::bit_cast<double>(random()));
+  }
+  auto uniform = [&](double low, double high, int n) {
+    std::uniform_real_distribution<double> d(low, high);
+    for (int i = 0; i < n; ++i) x.push_back(static_cast<T>(d(random)));
+  };
+  uniform(-1, 1, 50000);
+  uniform(-6, 6, 50000);
+  uniform(-16, 16, 50000);
+  uniform(-110, 110, 60000);
+  if (sizeof(T) == 8) uniform(-760, 760, 60000);
+  while (x.size() % 64) x.push_back(T(1));
+  return x;
+}
+
+class Functions : public ::testing::TestWithParam<Function> {};
+
+template <typename T>
+void check(const Function& f) {
+  std::vector<T> x = samples<T>();
+  std::vector<long double> expected(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) expected[i] = f.reference(x[i]);
+  DType dtype = DType::of<T>();
+  for (const std::string& target : runnable_targets()) {
+    for (int lanes : {1, 32}) {
+      Kernel kernel(target, lanes, {dtype}, dtype,
+                    [&](Lowering& l, const std::vector<llvm::Value*>& in) {
+                      return l.unary(f.kind, in[0], dtype, f.approximate);
+                    });
+      EXPECT_TRUE(kernel.undefined_symbols().empty()) << kernel.undefined_symbols().front();
+      std::vector<T> got(x.size());
+      kernel.run({x.data()}, got.data(), static_cast<std::int64_t>(x.size()));
+      double worst = 0;
+      std::size_t at = 0;
+      for (std::size_t i = 0; i < x.size(); ++i)
+        if (double u = ulps(got[i], expected[i]); u > worst) worst = u, at = i;
+      EXPECT_LE(worst, f.bound) << f.name << " on '" << target << "' with " << lanes
+                                << " lanes at x = " << x[at] << ": " << got[at] << " instead of "
+                                << expected[at];
+      if (std::getenv("KILN_TEST_REPORT"))
+        std::cout << f.name << ' ' << dtype.name() << ' ' << target << ' ' << lanes << ": " << worst
+                  << " ulp at " << x[at] << '\n';
+    }
+  }
+}
+
+TEST_P(Functions, Float32) { check<float>(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Lowering, Functions, ::testing::ValuesIn(kFunctions),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace kiln::compiler::testing
