@@ -63,12 +63,12 @@ typedef struct KilnRuntime {
 /* One call of an entry point. The program reads these fields and writes none. */
 struct KilnCall {
   const KilnRuntime* runtime;
-  void* const* inputs;         /* memory of each graph input (tensors and buffers) */
-  const int64_t* symbols;      /* values of the graph's symbols, in the order of the artifact */
-  const void* const* weights;  /* memory of each weight of the graph, in the order of the artifact */
-  const char* constants;       /* the artifact's `constants` section */
-  void* const* prepared;       /* what init allocated, by slot */
-  int64_t num_threads;         /* >= 1, the caller included */
+  void* const* inputs;        /* memory of each graph input (tensors and buffers) */
+  const int64_t* symbols;     /* values of the graph's symbols, in the order of the artifact */
+  const void* const* weights; /* memory of each weight of the graph, in the order of the artifact */
+  const char* constants;      /* the artifact's `constants` section */
+  void* const* prepared;      /* what init allocated, by slot */
+  int64_t num_threads;        /* >= 1, the caller included */
 };
 
 /* Entry points of a program; their names stand in the artifact's header.

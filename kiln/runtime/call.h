@@ -81,7 +81,8 @@ class Arena {
   std::byte* block_ = nullptr;
   std::size_t capacity_ = 0;
   std::size_t used_ = 0;
-  std::vector<std::pair<std::byte*, std::size_t>> full_;  // blocks of this call before the present one
+  std::vector<std::pair<std::byte*, std::size_t>>
+      full_;  // blocks of this call before the present one
 };
 
 /// Memory that init prepared for the runs of a model.
@@ -98,7 +99,7 @@ struct Call : KilnCall {
   const GraphSignature* graph = nullptr;
   const PrintOptions* print_options = nullptr;
   Arena* arena = nullptr;
-  Outputs* outputs = nullptr;    // of run
+  Outputs* outputs = nullptr;       // of run
   Prepared* prepared_by = nullptr;  // of init
 };
 

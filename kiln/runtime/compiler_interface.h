@@ -41,8 +41,8 @@ struct CompileOptions {
 class Compiler {
  public:
   virtual ~Compiler() = default;
-  /// Compiles every top-level graph of `module`. Failures: RuntimeError with the diagnostics and the
-  /// user's source lines. `module` is not changed.
+  /// Compiles every top-level graph of `module`. Failures: RuntimeError with the diagnostics and
+  /// the user's source lines. `module` is not changed.
   virtual ArtifactContents compile(const graph::ir::Module& module,
                                    const CompileOptions& options) = 0;
   /// The name and features that `cpu_target` stands for. Unknown name: ValueError.

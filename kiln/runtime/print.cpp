@@ -133,7 +133,8 @@ std::string tensor_text(const std::string& label, DType dtype, std::span<const s
 void print_tensor(const std::string& label, DType dtype, std::span<const std::int64_t> shape,
                   const void* data, const PrintOptions& options) {
   switch (options.style) {
-    case PrintStyle::NONE: return;
+    case PrintStyle::NONE:
+      return;
     case PrintStyle::COMPACT:
     case PrintStyle::FULL: {
       const std::string text = tensor_text(label, dtype, shape, data, options) + "\n";
@@ -145,8 +146,8 @@ void print_tensor(const std::string& label, DType dtype, std::span<const std::in
       write_file(options.directory + "/" + label, "", data, bytes_for(dtype, count(shape)));
       return;
     case PrintStyle::BINARY_MAX_CHECKPOINT:
-      write_file(options.directory + "/" + label + ".max", checkpoint_head(label, dtype, shape), data,
-                 bytes_for(dtype, count(shape)));
+      write_file(options.directory + "/" + label + ".max", checkpoint_head(label, dtype, shape),
+                 data, bytes_for(dtype, count(shape)));
       return;
   }
 }

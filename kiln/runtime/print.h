@@ -9,7 +9,13 @@
 namespace kiln::runtime {
 
 /// How `print` ops show tensors.
-enum class PrintStyle : int { COMPACT = 0, FULL = 1, BINARY = 2, NONE = 3, BINARY_MAX_CHECKPOINT = 4 };
+enum class PrintStyle : int {
+  COMPACT = 0,
+  FULL = 1,
+  BINARY = 2,
+  NONE = 3,
+  BINARY_MAX_CHECKPOINT = 4
+};
 
 struct PrintOptions {
   PrintStyle style = PrintStyle::COMPACT;
@@ -21,8 +27,8 @@ struct PrintOptions {
 std::string tensor_text(const std::string& label, DType dtype, std::span<const std::int64_t> shape,
                         const void* data, const PrintOptions& options);
 
-/// Prints a dense tensor to standard output or into a file, as the style says. A file that cannot be
-/// written: RuntimeError.
+/// Prints a dense tensor to standard output or into a file, as the style says. A file that cannot
+/// be written: RuntimeError.
 void print_tensor(const std::string& label, DType dtype, std::span<const std::int64_t> shape,
                   const void* data, const PrintOptions& options);
 
