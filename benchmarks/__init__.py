@@ -1,0 +1,1 @@
+"""What `make bench` measures. Each module prints its figures with `main(build_folder)`."""
