@@ -81,13 +81,15 @@ struct BufferState : RefCounted {
   Usage usage = Usage::DEFAULT;
   bool contiguous = true;
   bool pinned = false;
+  /// Part of the block of its storage.
+  bool in_root = false;
   /// For float4: the first element is the high half of the byte at `data`.
   bool odd_start = false;
   std::int64_t num_elements = 0;
   void* data = nullptr;
   DeviceBackend* device = nullptr;
-  QueueBackend* queue = nullptr;  // owned unless it is the immortal default queue
-  Storage* storage = nullptr;     // owned
+  QueueBackend* queue = nullptr;  // one reference
+  Storage* storage = nullptr;     // one reference
   Shape shape;
   Shape strides;
 };
@@ -245,6 +247,13 @@ class Buffer {
   explicit Buffer(Ref<detail::BufferState> state) : state_(std::move(state)) {}
 
  private:
+  friend void batch_inplace_copy(std::span<const Buffer>, std::span<const Buffer>);
+
+  /// Throws ValueError unless `source` may be copied here in place.
+  void check_copy(const Buffer& source) const;
+  /// Enqueues the copy of all elements, in row-major order; sizes have been checked.
+  void copy_elements_from(const Buffer& source) const;
+
   Ref<detail::BufferState> state_;
 };
 

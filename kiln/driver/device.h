@@ -28,7 +28,7 @@ class Device {
   std::string architecture_name() const;
   /// The processor's or product's name.
   std::string model_name() const;
-  bool is_host() const { return is_host_; }
+  bool is_host() const;
   /// Whether device and host share one physical memory.
   bool is_host_unified() const;
   /// Whether kiln can run code on it.
@@ -56,7 +56,6 @@ class Device {
 
  private:
   DeviceBackend* backend_;
-  bool is_host_;
 };
 
 /// The host, whatever the id.

@@ -37,6 +37,9 @@ class DeviceQueue {
   /// Runs `function` on the queue's worker after earlier work; its exception fails the queue.
   /// Not a CPU queue: RuntimeError. The function must not call the driver.
   void enqueue_cpu_function(std::function<void()> function) const;
+  /// As `enqueue_cpu_function`, for functions of an interpreter that may be gone when the process
+  /// ends: those that have not started by then are neither run nor destroyed.
+  void enqueue_foreign_function(std::function<void()> function) const;
   /// The vendor's stream; 0 on the CPU.
   std::uintptr_t native_stream_handle() const;
   /// "cpu[0]:queue@0x…".
@@ -55,6 +58,10 @@ class DeviceQueue {
  private:
   Ref<QueueBackend> backend_;
 };
+
+/// Gives enqueued work at most two seconds to finish and drops foreign functions that have not
+/// started. Runs by itself when the process ends; a binding calls it while its interpreter lives.
+void end_process() noexcept;
 
 }  // namespace kiln::driver
 

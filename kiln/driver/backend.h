@@ -1,0 +1,151 @@
+#pragma once
+
+// What a device API must supply, and the state that the handles of the public headers point to.
+// Backends implement these three classes; everything else of the driver is written against them.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/driver/usage.h"
+#include "kiln/support/ref.h"
+#include "kiln/support/timeline.h"
+
+namespace kiln::driver {
+
+class QueueBackend;
+class EventBackend;
+void ref_retain(QueueBackend* queue) noexcept;
+void ref_release(QueueBackend* queue) noexcept;
+void ref_retain(EventBackend* event) noexcept;
+void ref_release(EventBackend* event) noexcept;
+
+/// One device. Objects live as long as the process, so everything may hold plain pointers to them.
+class DeviceBackend {
+ public:
+  virtual ~DeviceBackend() = default;
+
+  virtual std::string_view label() const = 0;
+  virtual std::string_view api() const = 0;
+  virtual int id() const = 0;
+  virtual std::string architecture_name() const = 0;
+  virtual std::string model_name() const = 0;
+  virtual bool is_host() const = 0;
+  virtual bool is_host_unified() const = 0;
+  virtual bool is_compatible() const = 0;
+  virtual std::map<std::string, std::int64_t> stats() const = 0;
+  virtual std::size_t max_single_alloc_size() const = 0;
+  /// Gives unused pooled memory back to the system; returns the bytes.
+  virtual std::size_t trim() = 0;
+  virtual bool can_access(const DeviceBackend& other) const = 0;
+
+  /// The default queue: immortal, made on first use. A device that cannot run work: RuntimeError.
+  virtual QueueBackend* default_queue() = 0;
+  virtual Ref<QueueBackend> make_queue() = 0;
+  virtual Ref<EventBackend> make_event(bool enable_timing) = 0;
+
+  /// Memory for work of `queue`, aligned to 64 bytes on the host and 256 elsewhere. `bytes` > 0.
+  /// Out of memory: ValueError.
+  virtual void* allocate(std::size_t bytes, QueueBackend& queue, Usage usage) = 0;
+  /// Takes memory back; called after every use of it is over.
+  virtual void release(void* memory, std::size_t bytes, Usage usage) noexcept = 0;
+};
+
+/// One piece of work for a queue. Memory it names stays alive because its uses are recorded.
+struct Work {
+  enum class Kind : std::uint8_t {
+    /// Only waits.
+    wait,
+    /// `bytes` from `source` to `destination`, which may overlap.
+    copy,
+    /// `value` into `bytes` at `destination`.
+    fill,
+    /// kiln's own host function: CPU queues only.
+    function,
+    /// A function of the user's, from inside which driver calls throw: CPU queues only.
+    user_function,
+    /// As `user_function`, but dropped when the process ends before it has started.
+    foreign_function,
+  };
+
+  Kind kind = Kind::wait;
+  std::uint8_t value = 0;
+  void* destination = nullptr;
+  const void* source = nullptr;
+  std::size_t bytes = 0;
+  DeviceBackend* source_device = nullptr;
+  std::function<void()> function;
+  /// Reached before the work starts; their failure is this work's failure.
+  std::vector<Point> waits;
+  /// Not waited for, but their failure is this work's failure too: writers of what is read.
+  std::vector<Point> reads;
+};
+
+/// One in-order queue.
+class QueueBackend : public RefCounted {
+ public:
+  explicit QueueBackend(DeviceBackend& device)
+      : device_(device), timeline_(Ref<Timeline>::adopt(new Timeline)) {}
+  virtual ~QueueBackend() = default;
+
+  DeviceBackend& device() const { return device_; }
+  Timeline& timeline() const { return *timeline_; }
+  /// Number of the last work given to the queue.
+  std::uint64_t submitted() const { return submitted_.load(std::memory_order_acquire); }
+  /// The present end.
+  Point end() const { return {timeline_, submitted()}; }
+  /// Nothing is pending, and nothing that failed is undelivered.
+  bool idle() const { return timeline_->completed() >= submitted() && !timeline_->failed(); }
+  /// The last user function given to the queue, 0 for none.
+  std::uint64_t last_user_function() const {
+    return last_user_function_.load(std::memory_order_acquire);
+  }
+  std::string to_string() const;
+
+  /// Appends work and returns its number on the timeline; blocks while the queue is full.
+  virtual std::uint64_t enqueue(Work work) = 0;
+  /// Blocks until all present work is over; throws what failed since the last time.
+  virtual void synchronize() = 0;
+  virtual std::uintptr_t native_handle() const = 0;
+  /// Called when the last handle goes: destroys the queue once its work is over, without waiting.
+  virtual void close() noexcept = 0;
+
+ protected:
+  DeviceBackend& device_;
+  Ref<Timeline> timeline_;
+  std::atomic<std::uint64_t> submitted_{0};
+  std::atomic<std::uint64_t> last_user_function_{0};
+};
+
+/// A mark that can be moved.
+class EventBackend : public RefCounted {
+ public:
+  EventBackend(DeviceBackend& device, bool enable_timing)
+      : device_(device), enable_timing_(enable_timing) {}
+  virtual ~EventBackend() = default;
+
+  DeviceBackend& device() const { return device_; }
+  bool enable_timing() const { return enable_timing_; }
+  std::string to_string() const;
+
+  /// Moves the mark to the present end of `queue`, a queue of the same device.
+  virtual void record(QueueBackend& queue) = 0;
+  /// The present mark; empty when never recorded.
+  virtual Point mark() const = 0;
+  /// Milliseconds between two marks with timing that have been reached.
+  virtual double elapsed_time(const EventBackend& end) const = 0;
+
+ private:
+  DeviceBackend& device_;
+  bool enable_timing_;
+};
+
+/// The host.
+DeviceBackend& cpu_backend();
+
+}  // namespace kiln::driver

@@ -1,0 +1,194 @@
+#include "kiln/driver/cpu/queue.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <system_error>
+#include <thread>
+
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+#include "kiln/support/process.h"
+
+// Work is numbered in the order of enqueue under the queue's lock, and the worker takes it in that
+// order, so "the timeline has reached the last number" means idle. Callers that find the queue idle
+// run kiln's own work themselves and give it no number at all: it is over before the call returns.
+//
+// Workers are detached threads. They and all queues with pending work are left as they are when the
+// process ends; `end_process` gives them two seconds before that.
+
+namespace kiln::driver {
+namespace {
+
+/// Queues that have a worker; leaked, because workers outlive static destructors.
+struct Registry {
+  std::mutex mutex;
+  std::set<CpuQueue*> queues;
+};
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+std::atomic<bool> process_ends = false;
+
+const char* name_of_queue(const void* queue) {
+  thread_local std::string name;
+  name = static_cast<const QueueBackend*>(queue)->to_string();
+  return name.c_str();
+}
+
+}  // namespace
+
+CpuQueue::CpuQueue(DeviceBackend& device) : QueueBackend(device) {}
+CpuQueue::~CpuQueue() = default;
+
+std::uint64_t CpuQueue::enqueue(Work work) {
+  std::unique_lock lock(mutex_);
+  if (!worker_started_) start_worker();
+  room_made_.wait(lock, [&] { return items_.size() < kMaxPending; });
+  const std::uint64_t value = submitted_.load(std::memory_order_relaxed) + 1;
+  const bool user =
+      work.kind == Work::Kind::user_function || work.kind == Work::Kind::foreign_function;
+  items_.push_back({value, std::move(work)});
+  if (user) last_user_function_.store(value, std::memory_order_release);
+  submitted_.store(value, std::memory_order_release);
+  lock.unlock();
+  work_added_.notify_one();
+  return value;
+}
+
+void CpuQueue::start_worker() {
+  mark_in_use();
+  Registry& all = registry();
+  {
+    std::lock_guard lock(all.mutex);
+    static const bool registered = std::atexit([] { end_process(); }) == 0;
+    (void)registered;
+    all.queues.insert(this);
+  }
+  try {
+    std::thread([this] { run_worker(); }).detach();
+  } catch (const std::system_error& error) {
+    std::lock_guard lock(all.mutex);
+    all.queues.erase(this);
+    throw RuntimeError(
+        format("The worker thread of {} could not be started: {}", to_string(), error.what()));
+  }
+  worker_started_ = true;
+}
+
+void CpuQueue::run_worker() noexcept {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_added_.wait(lock, [&] { return !items_.empty() || closed_; });
+    if (items_.empty()) break;
+    Item item = std::move(items_.front());
+    items_.pop_front();
+    lock.unlock();
+    room_made_.notify_one();
+    run(item);
+    timeline_->advance(item.value);
+    lock.lock();
+  }
+  lock.unlock();
+  {
+    std::lock_guard all_lock(registry().mutex);
+    registry().queues.erase(this);
+  }
+  delete this;
+}
+
+void CpuQueue::run(Item& item) noexcept {
+  Work& work = item.work;
+  for (const Point& point : work.waits) point.wait();
+  if (work.kind == Work::Kind::foreign_function && process_ends.load(std::memory_order_acquire)) {
+    // Neither run nor destroyed: its interpreter may be gone.
+    new std::function<void()>(std::move(work.function));
+    return;
+  }
+  if (timeline_->begin(item.value)) {
+    std::exception_ptr error;
+    for (const std::vector<Point>* points : {&work.waits, &work.reads})
+      for (const Point& point : *points)
+        if (!error) error = point.error();
+    if (!error) {
+      try {
+        execute(work);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }
+    if (error) timeline_->fail(item.value, std::move(error));
+  }
+  // Captured handles go before the work counts as over, so that whoever waits for it may rely on
+  // their release. Dropping them is no call of the user's.
+  work.function = nullptr;
+}
+
+void CpuQueue::execute(Work& work) {
+  switch (work.kind) {
+    case Work::Kind::wait:
+      return;
+    case Work::Kind::copy:
+      std::memmove(work.destination, work.source, work.bytes);
+      return;
+    case Work::Kind::fill:
+      std::memset(work.destination, work.value, work.bytes);
+      return;
+    case Work::Kind::function:
+      work.function();
+      return;
+    case Work::Kind::user_function:
+    case Work::Kind::foreign_function: {
+      InsideWork inside(static_cast<QueueBackend*>(this), name_of_queue);
+      work.function();
+      return;
+    }
+  }
+}
+
+void CpuQueue::synchronize() {
+  if (idle()) return;
+  timeline_->wait(submitted());
+  std::exception_ptr error = timeline_->recover();
+  if (!error) return;
+  {
+    // The queue's end would still be the failed work's number, so marks set from now on would look
+    // failed; one number is spent to tell them apart.
+    std::lock_guard lock(mutex_);
+    const std::uint64_t value = submitted_.load(std::memory_order_relaxed);
+    if (timeline_->reached(value)) {
+      submitted_.store(value + 1, std::memory_order_release);
+      timeline_->advance(value + 1);
+    }
+  }
+  std::rethrow_exception(error);
+}
+
+void CpuQueue::close() noexcept {
+  std::unique_lock lock(mutex_);
+  if (!worker_started_) {
+    lock.unlock();
+    delete this;
+    return;
+  }
+  closed_ = true;
+  // Notified under the lock: the worker deletes the queue as soon as it can take it.
+  work_added_.notify_one();
+}
+
+void CpuQueue::end_process() noexcept {
+  if (forked_after_use()) return;
+  process_ends.store(true, std::memory_order_release);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  std::vector<Point> ends;
+  {
+    std::lock_guard lock(registry().mutex);
+    for (CpuQueue* queue : registry().queues) ends.push_back(queue->end());
+  }
+  for (const Point& end : ends) end.timeline->wait_until(end.value, deadline);
+}
+
+}  // namespace kiln::driver

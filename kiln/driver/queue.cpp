@@ -1,0 +1,103 @@
+#include "kiln/driver/queue.h"
+
+#include "kiln/driver/backend.h"
+#include "kiln/driver/cpu/queue.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+#include "kiln/support/process.h"
+
+namespace kiln::driver {
+
+void ref_retain(QueueBackend* queue) noexcept { queue->retain(); }
+void ref_release(QueueBackend* queue) noexcept {
+  // In a child made by fork the queue's worker does not exist; its state stays as it is.
+  if (queue->drop() && !forked_after_use()) queue->close();
+}
+
+std::string QueueBackend::to_string() const {
+  return format("{}[{}]:queue@{}", device_.api(), device_.id(), static_cast<const void*>(this));
+}
+
+DeviceQueue::DeviceQueue(const Device& device) {
+  check_call("DeviceQueue");
+  backend_ = device.backend()->make_queue();
+}
+
+Device DeviceQueue::device() const { return Device(&backend_->device()); }
+
+void DeviceQueue::synchronize() const {
+  check_call("DeviceQueue.synchronize");
+  backend_->synchronize();
+}
+
+DeviceEvent DeviceQueue::record_event() const {
+  DeviceEvent event(device());
+  event.backend()->record(*backend_);
+  return event;
+}
+
+void DeviceQueue::record_event(const DeviceEvent& event) const {
+  check_call("DeviceQueue.record_event");
+  if (event.device() != device())
+    throw ValueError(
+        format("DeviceQueue.record_event: the event belongs to {}, but the queue to {}.",
+               event.device().to_string(), device().to_string()));
+  event.backend()->record(*backend_);
+}
+
+namespace {
+
+void wait_for_point(QueueBackend& queue, Point point) {
+  if (point.reached() && !point.error()) return;
+  if (point.timeline.get() == &queue.timeline()) return;
+  Work work;
+  work.waits.push_back(std::move(point));
+  queue.enqueue(std::move(work));
+}
+
+}  // namespace
+
+void DeviceQueue::wait_for(const DeviceQueue& queue) const {
+  check_call("DeviceQueue.wait_for");
+  wait_for_point(*backend_, queue.backend()->end());
+}
+
+void DeviceQueue::wait_for(const Device& device) const { wait_for(device.default_queue()); }
+
+void DeviceQueue::wait_for(const DeviceEvent& event) const {
+  check_call("DeviceQueue.wait_for");
+  wait_for_point(*backend_, event.backend()->mark());
+}
+
+void DeviceQueue::enqueue_cpu_function(std::function<void()> function) const {
+  check_call("DeviceQueue.enqueue_cpu_function");
+  if (!backend_->device().is_host())
+    throw RuntimeError("enqueue_cpu_function is only supported on CPU queues");
+  Work work;
+  work.kind = Work::Kind::user_function;
+  work.function = std::move(function);
+  backend_->enqueue(std::move(work));
+}
+
+void DeviceQueue::enqueue_foreign_function(std::function<void()> function) const {
+  check_call("DeviceQueue.enqueue_cpu_function");
+  if (!backend_->device().is_host())
+    throw RuntimeError("enqueue_cpu_function is only supported on CPU queues");
+  Work work;
+  work.kind = Work::Kind::foreign_function;
+  work.function = std::move(function);
+  backend_->enqueue(std::move(work));
+}
+
+std::uintptr_t DeviceQueue::native_stream_handle() const { return backend_->native_handle(); }
+std::string DeviceQueue::to_string() const { return backend_->to_string(); }
+
+void DeviceQueue::begin_inline_work(const char* call) const {
+  check_call(call);
+  if (!backend_->idle()) [[unlikely]]
+    backend_->synchronize();
+}
+
+void end_process() noexcept { CpuQueue::end_process(); }
+
+}  // namespace kiln::driver

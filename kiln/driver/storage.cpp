@@ -1,0 +1,235 @@
+#include "kiln/driver/storage.h"
+
+#include "kiln/driver/cpu/memory_pool.h"
+#include "kiln/dtype/element.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+#include "kiln/support/process.h"
+
+// A new buffer is one block for its state and its storage, and one for its memory, both from the
+// thread's cache. The record of uses exists only while work is pending, so the usual life of a
+// buffer on an idle CPU queue touches no lock.
+
+namespace kiln::driver {
+
+struct StorageAccess::Root {
+  Storage storage;
+  detail::BufferState state;
+};
+
+void Storage::record(QueueBackend& queue, std::uint64_t value, bool write) {
+  Timeline& timeline = queue.timeline();
+  // Work that is over and well needs no record, and a write by it ends an older record.
+  if (timeline.reached(value) && !timeline.error_at(value)) {
+    if (write) record_finished_write();
+    return;
+  }
+  Uses* uses = uses_.load(std::memory_order_acquire);
+  if (!uses) {
+    auto* fresh = new Uses;
+    if (uses_.compare_exchange_strong(uses, fresh, std::memory_order_acq_rel))
+      uses = fresh;
+    else
+      delete fresh;
+  }
+  std::lock_guard lock(uses->mutex);
+  std::size_t index = 0;
+  while (index < uses->entries.size() && uses->entries[index].timeline.get() != &timeline) ++index;
+  if (index == uses->entries.size())
+    uses->entries.push_back({Ref<Timeline>::share(&timeline), 0, 0});
+  Use& use = uses->entries[index];
+  if (write) {
+    use.write = std::max(use.write, value);
+    uses->last_writer = static_cast<int>(index);
+  } else {
+    use.read = std::max(use.read, value);
+  }
+}
+
+void Storage::record_finished_write() {
+  Uses* uses = uses_.load(std::memory_order_acquire);
+  if (!uses) return;
+  std::lock_guard lock(uses->mutex);
+  if (uses->last_writer < 0) return;
+  const Use& use = uses->entries[uses->last_writer];
+  if (use.timeline->reached(use.write)) uses->last_writer = -1;
+}
+
+Point Storage::last_write() const {
+  Uses* uses = uses_.load(std::memory_order_acquire);
+  if (!uses) return {};
+  std::lock_guard lock(uses->mutex);
+  if (uses->last_writer < 0) return {};
+  const Use& use = uses->entries[uses->last_writer];
+  return {use.timeline, use.write};
+}
+
+std::vector<Point> Storage::pending_uses() const {
+  std::vector<Point> points;
+  Uses* uses = uses_.load(std::memory_order_acquire);
+  if (!uses) return points;
+  std::lock_guard lock(uses->mutex);
+  for (const Use& use : uses->entries) {
+    const std::uint64_t value = std::max(use.read, use.write);
+    if (!use.timeline->reached(value)) points.push_back({use.timeline, value});
+  }
+  return points;
+}
+
+void Storage::wait_for_host(bool write) const {
+  if (!has_uses() && queue_.idle()) [[likely]]
+    return;
+  check_call(write ? "a host write of a buffer" : "a host read of a buffer");
+  const std::uint64_t function = queue_.last_user_function();
+  Timeline& own = queue_.timeline();
+  if (!own.reached(function)) own.wait(function);
+  if (write) {
+    for (const Point& use : pending_uses()) use.wait();
+    return;
+  }
+  const Point last = last_write();
+  last.wait();
+  if (std::exception_ptr error = last.error()) std::rethrow_exception(error);
+  // A user function counts as a write of every buffer of its queue, until its failure is delivered.
+  if (function > 0 && own.failed())
+    if (std::exception_ptr error = own.error_at(function)) std::rethrow_exception(error);
+}
+
+void StorageAccess::finish(Storage* storage) noexcept {
+  delete storage->uses_.load(std::memory_order_acquire);
+  if (storage->deleter_) {
+    try {
+      (*storage->deleter_)();
+    } catch (...) {
+      // A deleter's failure has nobody to go to; the memory is the producer's own.
+    }
+    delete storage->deleter_;
+  } else if (storage->base_) {
+    storage->device_.release(storage->base_, storage->bytes_, storage->usage_);
+  }
+  QueueBackend* queue = &storage->queue_;
+  storage->~Storage();
+  CpuMemoryPool::instance().release(storage, sizeof(Root));
+  ref_release(queue);
+}
+
+void ref_release(Storage* storage) noexcept {
+  if (!storage->drop()) return;
+  if (forked_after_use()) return;
+  QueueBackend& queue = storage->queue_;
+  const std::uint64_t end = queue.submitted();
+  if (!storage->has_uses() && queue.timeline().reached(end)) [[likely]] {
+    StorageAccess::finish(storage);
+    return;
+  }
+  std::vector<Point> points = storage->pending_uses();
+  if (!queue.timeline().reached(end))
+    points.push_back({Ref<Timeline>::share(&queue.timeline()), end});
+  if (points.empty()) {
+    StorageAccess::finish(storage);
+    return;
+  }
+  // Whoever completes the last of the points gives the memory back.
+  auto* remaining = new std::atomic<std::size_t>(points.size());
+  for (const Point& point : points)
+    point.timeline->when_reached(point.value, [remaining, storage] {
+      if (remaining->fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+      delete remaining;
+      StorageAccess::finish(storage);
+    });
+}
+
+namespace detail {
+
+void destroy(BufferState* state) noexcept {
+  if (forked_after_use()) return;
+  Storage* storage = state->storage;
+  QueueBackend* queue = state->queue;
+  const bool in_root = state->in_root;
+  state->~BufferState();
+  if (!in_root) CpuMemoryPool::instance().release(state, sizeof(BufferState));
+  ref_release(queue);
+  ref_release(storage);
+}
+
+}  // namespace detail
+
+detail::BufferState* StorageAccess::make_root(DType dtype, const Shape& shape, QueueBackend& queue,
+                                              Usage usage) {
+  const std::int64_t count = kiln::num_elements(shape);
+  const std::size_t bytes = bytes_for(dtype, count);
+  DeviceBackend& device = queue.device();
+  void* data = bytes > 0 ? device.allocate(bytes, queue, usage) : nullptr;
+  void* block = nullptr;
+  try {
+    block = CpuMemoryPool::instance().allocate(sizeof(Root));
+  } catch (...) {
+    if (data) device.release(data, bytes, usage);
+    throw;
+  }
+  auto* root = static_cast<Root*>(block);
+  // The queue is referenced twice: a view may be bound to another queue than its storage.
+  ref_retain(&queue);
+  ref_retain(&queue);
+  auto* storage = new (&root->storage) Storage(data, bytes, device, queue, usage);
+  auto* state = new (&root->state) detail::BufferState;
+  state->dtype = dtype;
+  state->usage = usage;
+  state->in_root = true;
+  state->pinned = !device.is_host() && has(usage, Usage::STAGING);
+  state->num_elements = count;
+  state->data = data;
+  state->device = &device;
+  state->queue = &queue;
+  state->storage = storage;
+  state->shape = shape;
+  state->strides = row_major_strides(shape);
+  return state;
+}
+
+detail::BufferState* StorageAccess::make_foreign(void* data, DType dtype, const Shape& shape,
+                                                 const Shape* strides, QueueBackend& queue,
+                                                 std::function<void()> deleter) {
+  const std::int64_t count = kiln::num_elements(shape);
+  const std::size_t bytes = bytes_for(dtype, count);
+  auto* held = deleter ? new std::function<void()>(std::move(deleter)) : nullptr;
+  auto* root = static_cast<Root*>(CpuMemoryPool::instance().allocate(sizeof(Root)));
+  ref_retain(&queue);
+  ref_retain(&queue);
+  auto* storage = new (&root->storage)
+      Storage(count > 0 ? data : nullptr, bytes, queue.device(), queue, Usage::DEFAULT);
+  static std::function<void()> nothing = [] {};
+  storage->deleter_ = held ? held : new std::function<void()>(nothing);
+  auto* state = new (&root->state) detail::BufferState;
+  state->dtype = dtype;
+  state->in_root = true;
+  state->num_elements = count;
+  state->data = count > 0 ? data : nullptr;
+  state->device = &queue.device();
+  state->queue = &queue;
+  state->storage = storage;
+  state->shape = shape;
+  state->strides = strides ? *strides : row_major_strides(shape);
+  state->contiguous = is_row_major(state->shape, state->strides);
+  return state;
+}
+
+detail::BufferState* StorageAccess::make_window(const detail::BufferState& parent) {
+  auto* state =
+      new (CpuMemoryPool::instance().allocate(sizeof(detail::BufferState))) detail::BufferState;
+  state->dtype = parent.dtype;
+  state->usage = parent.usage;
+  state->contiguous = parent.contiguous;
+  state->pinned = parent.pinned;
+  state->odd_start = parent.odd_start;
+  state->num_elements = parent.num_elements;
+  state->data = parent.data;
+  state->device = parent.device;
+  state->queue = parent.queue;
+  state->storage = parent.storage;
+  ref_retain(state->queue);
+  ref_retain(state->storage);
+  return state;
+}
+
+}  // namespace kiln::driver

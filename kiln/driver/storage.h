@@ -1,0 +1,92 @@
+#pragma once
+
+// The memory behind buffers and the record of who uses it. Internal to the driver and to layers
+// that enqueue work themselves.
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "kiln/driver/backend.h"
+#include "kiln/driver/buffer.h"
+
+namespace kiln::driver {
+
+/// One allocation, shared by a buffer and its slices and views. Its memory is used again only when
+/// every recorded use and the work then enqueued on its own queue are over; nobody waits for that.
+class Storage : public RefCounted {
+ public:
+  Storage(void* base, std::size_t bytes, DeviceBackend& device, QueueBackend& queue, Usage usage)
+      : base_(base), bytes_(bytes), device_(device), queue_(queue), usage_(usage) {}
+
+  void* base() const { return base_; }
+  std::size_t bytes() const { return bytes_; }
+  QueueBackend& queue() const { return queue_; }
+
+  /// Says that work `value` on `queue` uses the memory; no effect when that work is over already.
+  void record(QueueBackend& queue, std::uint64_t value, bool write);
+  /// Says that the host or work that is already over has written the memory: what failed to write
+  /// it before is forgotten.
+  void record_finished_write();
+  /// Whether any use may be pending or failed. A plain load, for the fast path.
+  bool has_uses() const { return uses_.load(std::memory_order_acquire) != nullptr; }
+  /// The last write, empty when there is none.
+  Point last_write() const;
+  /// Every use that is not over.
+  std::vector<Point> pending_uses() const;
+
+  /// Waits for the last write, for all uses when `write`, and for user functions on the own queue.
+  /// A read throws what the last write failed with.
+  void wait_for_host(bool write) const;
+
+ private:
+  friend void ref_release(Storage* storage) noexcept;
+  friend class StorageAccess;
+
+  struct Use {
+    Ref<Timeline> timeline;
+    std::uint64_t read = 0;
+    std::uint64_t write = 0;
+  };
+  struct Uses {
+    std::mutex mutex;
+    std::vector<Use> entries;  // one a timeline
+    int last_writer = -1;      // index into entries
+  };
+
+  void* base_;
+  std::size_t bytes_;
+  DeviceBackend& device_;
+  QueueBackend& queue_;  // one reference, dropped with the storage
+  Usage usage_;
+  /// Set for foreign memory; runs in place of the device's release.
+  std::function<void()>* deleter_ = nullptr;
+  std::atomic<Uses*> uses_{nullptr};
+};
+
+inline void ref_retain(Storage* storage) noexcept { storage->retain(); }
+void ref_release(Storage* storage) noexcept;
+
+/// What makes buffers: the one place that knows how state, storage and memory are laid out.
+class StorageAccess {
+ public:
+  /// A new buffer's state over new memory; strides are row-major.
+  static detail::BufferState* make_root(DType dtype, const Shape& shape, QueueBackend& queue,
+                                        Usage usage);
+  /// Over foreign memory; takes `deleter`, which may be empty.
+  static detail::BufferState* make_foreign(void* data, DType dtype, const Shape& shape,
+                                           const Shape* strides, QueueBackend& queue,
+                                           std::function<void()> deleter);
+  /// Another window onto `parent`'s memory; the caller fills in what differs.
+  static detail::BufferState* make_window(const detail::BufferState& parent);
+
+ private:
+  friend void detail::destroy(detail::BufferState* state) noexcept;
+  friend void ref_release(Storage* storage) noexcept;
+  struct Root;
+  static void finish(Storage* storage) noexcept;
+};
+
+}  // namespace kiln::driver

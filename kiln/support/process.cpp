@@ -1,0 +1,32 @@
+#include "kiln/support/process.h"
+
+#include <pthread.h>
+
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+namespace kiln {
+namespace detail {
+
+thread_local constinit ThreadState thread_state;
+std::atomic<bool> forked_after_use = false;
+
+void throw_not_usable(const char* call) {
+  if (forked_after_use.load(std::memory_order_relaxed))
+    throw RuntimeError("kiln was in use before fork(); start the child with spawn or exec");
+  throw RuntimeError(format(
+      "{} was called from inside a function or kernel that {} runs. Such a function must not call "
+      "the driver: take what it needs along, or make the call after the queue has run it.",
+      call, thread_state.work_name(thread_state.work)));
+}
+
+}  // namespace detail
+
+void mark_in_use() {
+  static std::atomic<bool> marked = false;
+  if (marked.load(std::memory_order_relaxed)) return;
+  if (marked.exchange(true)) return;
+  pthread_atfork(nullptr, nullptr, [] { detail::forked_after_use = true; });
+}
+
+}  // namespace kiln

@@ -1,0 +1,113 @@
+#include "kiln/support/timeline.h"
+
+#include <chrono>
+
+namespace kiln {
+namespace {
+
+constexpr std::size_t kKeptFailures = 1024;
+/// A wait first looks this often, since much work is over within a microsecond or two.
+constexpr int kSpins = 200;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+bool Timeline::begin(std::uint64_t value) {
+  if (!failed_.load(std::memory_order_acquire)) return true;
+  std::lock_guard lock(mutex_);
+  if (!failed_.load(std::memory_order_relaxed)) return true;
+  failures_.back().last = value;
+  return false;
+}
+
+void Timeline::fail(std::uint64_t value, std::exception_ptr error) {
+  std::lock_guard lock(mutex_);
+  if (failed_.load(std::memory_order_relaxed)) {
+    failures_.back().last = value;
+    return;
+  }
+  if (failures_.size() >= kKeptFailures) failures_.erase(failures_.begin());
+  failures_.push_back({value, value, std::move(error)});
+  failed_.store(true, std::memory_order_release);
+  ever_failed_.store(true, std::memory_order_release);
+}
+
+std::exception_ptr Timeline::recover() {
+  if (!failed_.load(std::memory_order_acquire)) return nullptr;
+  std::lock_guard lock(mutex_);
+  if (!failed_.load(std::memory_order_relaxed)) return nullptr;
+  failed_.store(false, std::memory_order_release);
+  return failures_.back().error;
+}
+
+std::exception_ptr Timeline::error_at(std::uint64_t value) const {
+  if (!ever_failed_.load(std::memory_order_acquire)) return nullptr;
+  std::lock_guard lock(mutex_);
+  for (std::size_t i = failures_.size(); i-- > 0;)
+    if (failures_[i].first <= value && value <= failures_[i].last) return failures_[i].error;
+  return nullptr;
+}
+
+void Timeline::advance(std::uint64_t value) {
+  // Sequentially consistent, as the waiter's increment: one of the two sides sees the other.
+  completed_.store(value, std::memory_order_seq_cst);
+  if (waiters_.load(std::memory_order_seq_cst) == 0) return;
+  std::vector<Waiting> due;
+  {
+    std::lock_guard lock(mutex_);
+    std::size_t kept = 0;
+    for (Waiting& w : waiting_) {
+      if (w.value <= value)
+        due.push_back(std::move(w));
+      else
+        std::swap(waiting_[kept++], w);
+    }
+    waiting_.resize(kept);
+    waiters_.fetch_sub(static_cast<int>(due.size()), std::memory_order_relaxed);
+    changed_.notify_all();
+  }
+  for (Waiting& w : due) w.function();
+}
+
+void Timeline::wait(std::uint64_t value) const {
+  for (int i = 0; i < kSpins; ++i) {
+    if (reached(value)) return;
+    pause();
+  }
+  std::unique_lock lock(mutex_);
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  changed_.wait(lock, [&] { return completed_.load(std::memory_order_seq_cst) >= value; });
+  waiters_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool Timeline::wait_until(std::uint64_t value,
+                          std::chrono::steady_clock::time_point deadline) const {
+  std::unique_lock lock(mutex_);
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  const bool result = changed_.wait_until(
+      lock, deadline, [&] { return completed_.load(std::memory_order_seq_cst) >= value; });
+  waiters_.fetch_sub(1, std::memory_order_relaxed);
+  return result;
+}
+
+void Timeline::when_reached(std::uint64_t value, std::function<void()> function) {
+  {
+    std::lock_guard lock(mutex_);
+    waiters_.fetch_add(1, std::memory_order_seq_cst);
+    if (completed_.load(std::memory_order_seq_cst) < value) {
+      waiting_.push_back({value, std::move(function)});
+      return;
+    }
+    waiters_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  function();
+}
+
+}  // namespace kiln
