@@ -25,4 +25,5 @@ check "Compiling each header alone" python3 scripts/check_layers.py --headers-al
 check "Checking the shell scripts" shell_syntax
 check "Checking the Python sources" python_syntax
 check "Checking line ends and long files" text_files
+check "Checking the links of the pages" python3 scripts/make_docs.py --check-links
 exit "$status"
