@@ -19,7 +19,10 @@ llvm::Value* Lowering::unary(OpKind kind, llvm::Value* x, DType dtype,
     return b.CreateFCmpOEQ(abs(x), llvm::ConstantFP::getInfinity(x->getType()));
   }
   if (!dtype.is_float()) return integer_unary(kind, x, dtype);
-  llvm::Value* result = kind == OpKind::gelu ? gelu(x, approximate) : float_unary(kind, x);
+  llvm::Value* result =
+      kind == OpKind::gelu
+          ? gelu(x, approximate, dtype == DType::float32 || dtype == DType::float64)
+          : float_unary(kind, x);
   // These give values of the dtype already.
   bool exact = kind == OpKind::abs || kind == OpKind::negate || kind == OpKind::relu ||
                kind == OpKind::ceil || kind == OpKind::floor || kind == OpKind::trunc ||
@@ -128,17 +131,43 @@ llvm::Value* Lowering::integer_binary(OpKind kind, llvm::Value* x, llvm::Value* 
         return b.CreateSelect(b.CreateICmpEQ(y, zero), zero, quotient);
       }
       // Dividing by 1 leaves 0, which is the remainder wanted for both replaced divisors.
-      if (!sign) return b.CreateURem(x, divisor);
-      llvm::Value* rest = b.CreateSRem(x, divisor);
-      llvm::Value* differs = b.CreateICmpSLT(b.CreateXor(rest, divisor), zero);
-      llvm::Value* adjust = b.CreateAnd(differs, b.CreateICmpNE(rest, zero));
-      return b.CreateSelect(adjust, b.CreateAdd(rest, divisor), rest);
+      return integer_mod(x, divisor, sign);
     }
+    case OpKind::pow:
+      return integer_power(x, y, sign);
     default:
       break;
   }
   KILN_CHECK(false, "No integer lowering for op " + std::to_string(static_cast<int>(kind)) + ".");
   return nullptr;
+}
+
+// The remainder with the sign of the divisor, for divisors that are neither 0 nor −1.
+llvm::Value* Lowering::integer_mod(llvm::Value* x, llvm::Value* y, bool sign) {
+  llvm::Value* rest = nullptr;
+  unsigned width = x->getType()->getScalarSizeInBits();
+  if (x->getType()->isVectorTy() && width <= 32 && !llvm::isa<llvm::Constant>(y)) {
+    // There is no vector division of integers. The quotient in a float with more than twice the
+    // bits, cut to an integer, is exact: a true quotient that is no integer is further from one
+    // than the rounding error.
+    llvm::Type* type = with_lanes(width == 32 ? b.getDoubleTy() : b.getFloatTy(), x->getType());
+    auto convert = [&](llvm::Value* v) {
+      return sign ? b.CreateSIToFP(v, type) : b.CreateUIToFP(v, type);
+    };
+    llvm::Value* quotient = trunc(b.CreateFDiv(convert(x), convert(y)));
+    // The integer is read from the low bits of the mantissa.
+    llvm::Value* shifted =
+        b.CreateFAdd(quotient, number(quotient, width == 32 ? 0x1.8p52 : 0x1.8p23));
+    llvm::Value* integral = b.CreateTrunc(bits(shifted), x->getType());
+    rest = b.CreateSub(x, b.CreateMul(integral, y));
+  } else {
+    rest = sign ? b.CreateSRem(x, y) : b.CreateURem(x, y);
+  }
+  if (!sign) return rest;
+  llvm::Value* zero = integer(x, 0);
+  llvm::Value* differs = b.CreateICmpSLT(b.CreateXor(rest, y), zero);
+  llvm::Value* adjust = b.CreateAnd(differs, b.CreateICmpNE(rest, zero));
+  return b.CreateSelect(adjust, b.CreateAdd(rest, y), rest);
 }
 
 llvm::Value* Lowering::float_unary(OpKind kind, llvm::Value* x) {
@@ -172,7 +201,17 @@ llvm::Value* Lowering::float_unary(OpKind kind, llvm::Value* x) {
     case OpKind::sigmoid:
       return sigmoid(x);
     case OpKind::silu:
-      return gate(x, x, nullptr);
+      return silu(x);
+    case OpKind::log1p:
+      return log1p(x);
+    case OpKind::atanh:
+      return atanh(x);
+    case OpKind::acos:
+      return acos(x);
+    case OpKind::sin:
+      return sine(x, false);
+    case OpKind::cos:
+      return sine(x, true);
     default:
       break;
   }
@@ -194,6 +233,10 @@ llvm::Value* Lowering::float_binary(OpKind kind, llvm::Value* x, llvm::Value* y)
       return float_max(x, y);
     case OpKind::min:
       return float_min(x, y);
+    case OpKind::mod:
+      return float_mod(x, y);
+    case OpKind::pow:
+      return power(x, y);
     default:
       break;
   }

@@ -12,8 +12,10 @@
 #include <llvm/IR/IRBuilder.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compiler/target.h"
 #include "kiln/dtype/dtype.h"
@@ -60,16 +62,33 @@ class Lowering {
   llvm::Value* float_min(llvm::Value* x, llvm::Value* y);
 
  private:
-  // e^x as mantissa · 2^exponent, the mantissa near 1 and not yet scaled, so that a caller can
-  // scale where it loses nothing.
+  // e^x as mantissa · 2^n, not yet scaled, so that a caller can scale where it loses nothing.
   struct Exponential {
     llvm::Value* mantissa;
-    llvm::Value* exponent;  // integer lanes of the width of x
+    llvm::Value* shifted;  // integer lanes: n + anchor
+    llvm::Value* anchor;
   };
-  Exponential exp_parts(llvm::Value* x, llvm::Value* x_low = nullptr);
-  // value · 2^exponent with one rounding.
-  llvm::Value* scale(llvm::Value* value, llvm::Value* exponent);
-  llvm::Value* power_of_two(llvm::Value* exponent, llvm::Type* type);
+  // 2^n as a product of two, and one over the first.
+  struct Halves {
+    llvm::Value* first;
+    llvm::Value* second;
+    std::function<llvm::Value*()> inverse_first;
+  };
+  // x = 2^exponent · (1 + fraction).
+  struct Logarithm {
+    llvm::Value* exponent;
+    llvm::Value* fraction;
+  };
+  // hi + lo, where |lo| is at most half a last place of hi.
+  struct Double {
+    llvm::Value* hi;
+    llvm::Value* lo;
+  };
+  // x = quadrant · π/2 + angle.
+  struct Reduced {
+    Double angle;
+    llvm::Value* quadrant;
+  };
 
   // cast.cpp
   llvm::Value* round_half(llvm::Value* value, DType dtype);
@@ -82,6 +101,7 @@ class Lowering {
   // arithmetic.cpp
   llvm::Value* integer_unary(graph::OpKind kind, llvm::Value* x, DType dtype);
   llvm::Value* float_unary(graph::OpKind kind, llvm::Value* x);
+  llvm::Value* integer_mod(llvm::Value* x, llvm::Value* y, bool sign);
   llvm::Value* integer_binary(graph::OpKind kind, llvm::Value* x, llvm::Value* y, DType dtype);
   llvm::Value* float_binary(graph::OpKind kind, llvm::Value* x, llvm::Value* y);
   llvm::Value* compare(graph::OpKind kind, llvm::Value* x, llvm::Value* y, DType dtype);
@@ -91,12 +111,56 @@ class Lowering {
   llvm::Value* trunc(llvm::Value* x);
 
   // transcendental.cpp
+  Exponential exp_parts(llvm::Value* x, llvm::Value* x_low = nullptr, bool minus_one = false);
+  Halves halves(const Exponential& e);
+  // mantissa · factor · 2^n with one rounding to a denormal.
+  llvm::Value* scale(const Exponential& e, llvm::Value* factor = nullptr);
+  Logarithm log_parts(llvm::Value* x);
+  llvm::Value* log_double(const Logarithm& l, llvm::Value* correction);
   llvm::Value* log(llvm::Value* x);
+  llvm::Value* log1p(llvm::Value* x);
+  llvm::Value* atanh(llvm::Value* x);
+
+  // activation.cpp; `precise`: the result is not rounded to a half afterwards.
   llvm::Value* erf(llvm::Value* x);
+  llvm::Value* small_erf(llvm::Value* x);
+  llvm::Value* scaled_erfc(llvm::Value* t);
   llvm::Value* tanh(llvm::Value* x);
-  llvm::Value* gate(llvm::Value* x, llvm::Value* z, llvm::Value* z_low);
   llvm::Value* sigmoid(llvm::Value* x);
-  llvm::Value* gelu(llvm::Value* x, std::string_view approximate);
+  llvm::Value* silu(llvm::Value* x);
+  llvm::Value* gate(llvm::Value* x, llvm::Value* z, llvm::Value* z_low);
+  llvm::Value* gelu(llvm::Value* x, std::string_view approximate, bool precise);
+  llvm::Value* gelu_quick(llvm::Value* x, bool precise);
+  llvm::Value* gelu_tanh(llvm::Value* x, bool precise);
+  llvm::Value* gelu_erf(llvm::Value* x, bool precise);
+  llvm::Value* product_error(llvm::Value* a, llvm::Value* c, llvm::Value* product);
+
+  // trigonometric.cpp
+  llvm::Value* sine(llvm::Value* x, bool cosine);
+  Reduced reduce_angle(llvm::Value* x);
+  Reduced reduce_large_angle(llvm::Value* x);
+  llvm::Value* gather(llvm::GlobalVariable* table, llvm::Value* index, int offset);
+  llvm::Value* acos(llvm::Value* x);
+
+  // power.cpp
+  llvm::Value* power(llvm::Value* x, llvm::Value* y);
+  llvm::Value* power_double(llvm::Value* x, llvm::Value* y, bool precise);
+  llvm::Value* integer_power(llvm::Value* x, llvm::Value* y, bool sign);
+  llvm::Value* float_mod(llvm::Value* x, llvm::Value* y);
+  Double log_of(llvm::Value* x);
+  // Calls a function of the module that computes `body`, made on first use; for code with loops or
+  // rare cases, which would bloat every kernel.
+  llvm::Value* outlined(
+      std::string name, llvm::ArrayRef<llvm::Value*> arguments, llvm::Type* result,
+      llvm::function_ref<llvm::Value*(Lowering&, llvm::ArrayRef<llvm::Value*>)> body);
+  // A loop while any lane of state[condition] is not zero; returns the final state.
+  std::vector<llvm::Value*> loop_while(
+      std::vector<llvm::Value*> state,
+      llvm::function_ref<llvm::Value*(llvm::ArrayRef<llvm::Value*>)> is_active,
+      llvm::function_ref<std::vector<llvm::Value*>(llvm::ArrayRef<llvm::Value*>)> step);
+  Double two_sum(llvm::Value* x, llvm::Value* y);
+  Double fast_two_sum(llvm::Value* x, llvm::Value* y);
+  Double product(const Double& x, const Double& y);
 
   // Constants and types with the lanes of `like`.
   llvm::Constant* number(llvm::Value* like, double value);
@@ -107,6 +171,10 @@ class Lowering {
   llvm::Value* from_bits(llvm::Value* x);
   static bool is_double(llvm::Value* x);
   llvm::Value* intrinsic(llvm::Intrinsic::ID id, llvm::Value* x);
+  llvm::Constant* not_a_number(llvm::Value* like);
+  llvm::Value* widen(llvm::Value* x);   // float to double
+  llvm::Value* narrow(llvm::Value* x);  // double to float
+  llvm::Value* any(llvm::Value* condition);
   llvm::Value* abs(llvm::Value* x);
   llvm::Value* copysign(llvm::Value* magnitude, llvm::Value* sign);
   // x > y ? x : y and x < y ? x : y: one instruction; y wins where either is NaN.

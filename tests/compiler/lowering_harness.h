@@ -195,21 +195,21 @@ class Kernel {
   void (*function_)(const void* const*, std::int64_t) = nullptr;
 };
 
-/// How far `got` lies from `expected`, in units of the last place of the type at `expected`.
+/// How far `got` lies from the correctly rounded `expected`, in units of its last place. Infinity
+/// counts as the number after the largest.
 template <typename T>
 double ulps(T got, long double expected) {
   using Limits = std::numeric_limits<T>;
-  if (std::isnan(expected)) return std::isnan(got) ? 0 : 1e30;
-  if (std::isnan(got)) return 1e30;
-  if (got == static_cast<T>(expected)) return 0;
+  T nearest = static_cast<T>(expected);
+  if (std::isnan(nearest) || std::isnan(got))
+    return std::isnan(nearest) && std::isnan(got) ? 0 : 1e30;
+  if (got == nearest) return 0;
   long double above = std::ldexp(1.0L, Limits::max_exponent);
-  long double value = std::isinf(got) ? std::copysign(above, got) : got;
-  if (std::isinf(expected)) expected = std::copysign(above, expected);
-  if (std::isinf(got) && std::fabs(expected) >= above) return 1e30;  // the other infinity
-  int exponent = expected == 0 ? Limits::min_exponent : std::ilogb(expected);
+  long double a = std::isinf(got) ? std::copysign(above, got) : got;
+  long double b = std::isinf(nearest) ? std::copysign(above, nearest) : nearest;
+  int exponent = nearest == 0 ? Limits::min_exponent - 1 : std::ilogb(nearest);
   exponent = std::min(std::max(exponent, Limits::min_exponent - 1), Limits::max_exponent - 1);
-  return static_cast<double>(std::fabs(value - expected) /
-                             std::ldexp(1.0L, exponent - (Limits::digits - 1)));
+  return static_cast<double>(std::fabs(a - b) / std::ldexp(1.0L, exponent - (Limits::digits - 1)));
 }
 
 }  // namespace kiln::compiler::testing

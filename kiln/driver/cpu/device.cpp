@@ -30,7 +30,7 @@ std::string read_processor_name() {
 
 class CpuDevice final : public DeviceBackend {
  public:
-  CpuDevice() : DeviceBackend(true), default_queue_(new CpuQueue(*this)) {
+  CpuDevice() : default_queue_(new CpuQueue(*this)) {
     default_queue_->make_immortal();
     default_queue_->timeline().make_immortal();
   }
@@ -47,6 +47,7 @@ class CpuDevice final : public DeviceBackend {
     static const std::string name = read_processor_name();
     return name;
   }
+  bool is_host() const override { return true; }
   bool is_host_unified() const override { return true; }
   bool is_compatible() const override { return true; }
   std::map<std::string, std::int64_t> stats() const override {
@@ -66,10 +67,10 @@ class CpuDevice final : public DeviceBackend {
     return Ref<EventBackend>::adopt(new CpuEvent(*this, enable_timing));
   }
   void* allocate(std::size_t bytes, QueueBackend&, Usage) override {
-    return CpuMemoryPool::allocate(bytes);
+    return CpuMemoryPool::instance().allocate(bytes);
   }
   void release(void* memory, std::size_t bytes, Usage) noexcept override {
-    CpuMemoryPool::release(memory, bytes);
+    CpuMemoryPool::instance().release(memory, bytes);
   }
 
  private:
