@@ -28,14 +28,17 @@ void ref_release(EventBackend* event) noexcept;
 /// One device. Objects live as long as the process, so everything may hold plain pointers to them.
 class DeviceBackend {
  public:
+  explicit DeviceBackend(bool is_host) : is_host_(is_host) {}
   virtual ~DeviceBackend() = default;
+
+  /// Whether its memory is plain memory of this process, from the CPU's pool.
+  bool is_host() const { return is_host_; }
 
   virtual std::string_view label() const = 0;
   virtual std::string_view api() const = 0;
   virtual int id() const = 0;
   virtual std::string architecture_name() const = 0;
   virtual std::string model_name() const = 0;
-  virtual bool is_host() const = 0;
   virtual bool is_host_unified() const = 0;
   virtual bool is_compatible() const = 0;
   virtual std::map<std::string, std::int64_t> stats() const = 0;
@@ -54,6 +57,9 @@ class DeviceBackend {
   virtual void* allocate(std::size_t bytes, QueueBackend& queue, Usage usage) = 0;
   /// Takes memory back; called after every use of it is over.
   virtual void release(void* memory, std::size_t bytes, Usage usage) noexcept = 0;
+
+ private:
+  bool is_host_;
 };
 
 /// One piece of work for a queue. Memory it names stays alive because its uses are recorded.

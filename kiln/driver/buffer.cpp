@@ -129,9 +129,9 @@ Buffer Buffer::to(const Device& target, const ToOptions& options) const {
   BufferState* window = StorageAccess::make_window(*state_);
   window->shape = shape();
   window->strides = strides();
-  ref_retain(queue);
-  ref_release(window->queue);
+  if (window->queue != &storage()->queue()) ref_release(window->queue);
   window->queue = queue;
+  if (queue != &storage()->queue()) queue->retain();
   return adopt_state(window);
 }
 

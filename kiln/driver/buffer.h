@@ -88,7 +88,7 @@ struct BufferState : RefCounted {
   std::int64_t num_elements = 0;
   void* data = nullptr;
   DeviceBackend* device = nullptr;
-  QueueBackend* queue = nullptr;  // one reference
+  QueueBackend* queue = nullptr;  // one reference unless it is the storage's own queue
   Storage* storage = nullptr;     // one reference
   Shape shape;
   Shape strides;

@@ -105,12 +105,16 @@ void StorageAccess::finish(Storage* storage) noexcept {
     }
     delete storage->deleter_;
   } else if (storage->base_) {
-    storage->device_.release(storage->base_, storage->bytes_, storage->usage_);
+    if (storage->device_.is_host()) [[likely]]
+      CpuMemoryPool::release(storage->base_, storage->bytes_);
+    else
+      storage->device_.release(storage->base_, storage->bytes_, storage->usage_);
   }
   QueueBackend* queue = &storage->queue_;
   storage->~Storage();
-  CpuMemoryPool::instance().release(storage, sizeof(Root));
-  ref_release(queue);
+  CpuMemoryPool::release(storage, sizeof(Root));
+  if (queue->drop()) [[unlikely]]
+    queue->close();
 }
 
 void ref_release(Storage* storage) noexcept {
@@ -144,11 +148,10 @@ namespace detail {
 void destroy(BufferState* state) noexcept {
   if (forked_after_use()) return;
   Storage* storage = state->storage;
-  QueueBackend* queue = state->queue;
+  if (state->queue != &storage->queue()) ref_release(state->queue);
   const bool in_root = state->in_root;
   state->~BufferState();
-  if (!in_root) CpuMemoryPool::instance().release(state, sizeof(BufferState));
-  ref_release(queue);
+  if (!in_root) CpuMemoryPool::release(state, sizeof(BufferState));
   ref_release(storage);
 }
 
@@ -159,18 +162,18 @@ detail::BufferState* StorageAccess::make_root(DType dtype, const Shape& shape, Q
   const std::int64_t count = kiln::num_elements(shape);
   const std::size_t bytes = bytes_for(dtype, count);
   DeviceBackend& device = queue.device();
-  void* data = bytes > 0 ? device.allocate(bytes, queue, usage) : nullptr;
+  void* data = nullptr;
+  if (bytes > 0)
+    data = device.is_host() ? CpuMemoryPool::allocate(bytes) : device.allocate(bytes, queue, usage);
   void* block = nullptr;
   try {
-    block = CpuMemoryPool::instance().allocate(sizeof(Root));
+    block = CpuMemoryPool::allocate(sizeof(Root));
   } catch (...) {
     if (data) device.release(data, bytes, usage);
     throw;
   }
   auto* root = static_cast<Root*>(block);
-  // The queue is referenced twice: a view may be bound to another queue than its storage.
-  ref_retain(&queue);
-  ref_retain(&queue);
+  queue.retain();
   auto* storage = new (&root->storage) Storage(data, bytes, device, queue, usage);
   auto* state = new (&root->state) detail::BufferState;
   state->dtype = dtype;
@@ -183,7 +186,7 @@ detail::BufferState* StorageAccess::make_root(DType dtype, const Shape& shape, Q
   state->queue = &queue;
   state->storage = storage;
   state->shape = shape;
-  state->strides = row_major_strides(shape);
+  state->strides.assign_row_major(state->shape);
   return state;
 }
 
@@ -193,9 +196,8 @@ detail::BufferState* StorageAccess::make_foreign(void* data, DType dtype, const 
   const std::int64_t count = kiln::num_elements(shape);
   const std::size_t bytes = bytes_for(dtype, count);
   auto* held = deleter ? new std::function<void()>(std::move(deleter)) : nullptr;
-  auto* root = static_cast<Root*>(CpuMemoryPool::instance().allocate(sizeof(Root)));
-  ref_retain(&queue);
-  ref_retain(&queue);
+  auto* root = static_cast<Root*>(CpuMemoryPool::allocate(sizeof(Root)));
+  queue.retain();
   auto* storage = new (&root->storage)
       Storage(count > 0 ? data : nullptr, bytes, queue.device(), queue, Usage::DEFAULT);
   static std::function<void()> nothing = [] {};
@@ -215,8 +217,7 @@ detail::BufferState* StorageAccess::make_foreign(void* data, DType dtype, const 
 }
 
 detail::BufferState* StorageAccess::make_window(const detail::BufferState& parent) {
-  auto* state =
-      new (CpuMemoryPool::instance().allocate(sizeof(detail::BufferState))) detail::BufferState;
+  auto* state = new (CpuMemoryPool::allocate(sizeof(detail::BufferState))) detail::BufferState;
   state->dtype = parent.dtype;
   state->usage = parent.usage;
   state->contiguous = parent.contiguous;
@@ -227,8 +228,8 @@ detail::BufferState* StorageAccess::make_window(const detail::BufferState& paren
   state->device = parent.device;
   state->queue = parent.queue;
   state->storage = parent.storage;
-  ref_retain(state->queue);
-  ref_retain(state->storage);
+  if (state->queue != &state->storage->queue()) state->queue->retain();
+  state->storage->retain();
   return state;
 }
 

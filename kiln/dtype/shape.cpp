@@ -27,17 +27,12 @@ void Shape::resize(std::size_t size, std::int64_t value) {
 
 void Shape::push_back(std::int64_t value) { resize(size_ + 1, value); }
 
-void Shape::clear() {
-  if (size_ > kInline) delete[] heap_;
-  size_ = 0;
-}
-
 std::string Shape::to_string() const {
   if (size_ == 1) return format("({},)", data()[0]);
   return format("({})", join(begin(), end(), ", "));
 }
 
-std::int64_t num_elements(std::span<const std::int64_t> shape) {
+std::int64_t detail::num_elements_slow(std::span<const std::int64_t> shape) {
   std::int64_t product = 1;
   bool overflow = false;
   bool has_zero = false;
@@ -59,13 +54,7 @@ std::int64_t num_elements(std::span<const std::int64_t> shape) {
 
 Shape row_major_strides(std::span<const std::int64_t> shape) {
   Shape strides;
-  strides.resize(shape.size());
-  // Unsigned: a shape with a 0 may have other extents whose product wraps; such strides are unused.
-  std::uint64_t step = 1;
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    strides[axis] = static_cast<std::int64_t>(step);
-    step *= static_cast<std::uint64_t>(shape[axis] == 0 ? 1 : shape[axis]);
-  }
+  strides.assign_row_major(Shape(shape));
   return strides;
 }
 

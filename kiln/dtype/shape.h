@@ -59,8 +59,27 @@ class Shape {
   std::int64_t* end() { return data() + size_; }
   const std::int64_t* begin() const { return data(); }
   const std::int64_t* end() const { return data() + size_; }
+  /// Becomes the steps of a row-major layout of `shape`; see `row_major_strides`.
+  void assign_row_major(const Shape& shape) {
+    if (size_ <= kInline && shape.size_ <= kInline) [[likely]]
+      size_ = shape.size_;
+    else
+      resize(shape.size_);
+    const std::int64_t* extents = shape.data();
+    std::int64_t* steps = data();
+    // Unsigned: a shape with a 0 may have other extents whose product wraps; such steps are unused.
+    std::uint64_t step = 1;
+    for (std::size_t axis = size_; axis-- > 0;) {
+      steps[axis] = static_cast<std::int64_t>(step);
+      step *= static_cast<std::uint64_t>(extents[axis] == 0 ? 1 : extents[axis]);
+    }
+  }
   void push_back(std::int64_t value);
-  void clear();
+  void clear() {
+    if (size_ > kInline) [[unlikely]]
+      delete[] heap_;
+    size_ = 0;
+  }
   /// Keeps the first values and fills up with `value`.
   void resize(std::size_t size, std::int64_t value = 0);
 
@@ -102,9 +121,20 @@ class Shape {
   };
 };
 
+namespace detail {
+/// `num_elements` where it is 0 or fails.
+std::int64_t num_elements_slow(std::span<const std::int64_t> shape);
+}  // namespace detail
+
 /// Product of the extents, 1 for none. A negative extent or a product over 2^63 - 1: ValueError
 /// (a 0 anywhere makes the product 0).
-std::int64_t num_elements(std::span<const std::int64_t> shape);
+inline std::int64_t num_elements(std::span<const std::int64_t> shape) {
+  std::int64_t product = 1;
+  for (std::int64_t extent : shape)
+    if (extent <= 0 || __builtin_mul_overflow(product, extent, &product)) [[unlikely]]
+      return detail::num_elements_slow(shape);
+  return product;
+}
 /// Steps in elements of a row-major layout; an extent of 0 counts as 1.
 Shape row_major_strides(std::span<const std::int64_t> shape);
 /// Whether elements lie in row-major order without gaps; axes of size 1 and empty shapes never

@@ -30,7 +30,7 @@ std::string read_processor_name() {
 
 class CpuDevice final : public DeviceBackend {
  public:
-  CpuDevice() : default_queue_(new CpuQueue(*this)) {
+  CpuDevice() : DeviceBackend(true), default_queue_(new CpuQueue(*this)) {
     default_queue_->make_immortal();
     default_queue_->timeline().make_immortal();
   }
@@ -47,7 +47,6 @@ class CpuDevice final : public DeviceBackend {
     static const std::string name = read_processor_name();
     return name;
   }
-  bool is_host() const override { return true; }
   bool is_host_unified() const override { return true; }
   bool is_compatible() const override { return true; }
   std::map<std::string, std::int64_t> stats() const override {
@@ -67,10 +66,10 @@ class CpuDevice final : public DeviceBackend {
     return Ref<EventBackend>::adopt(new CpuEvent(*this, enable_timing));
   }
   void* allocate(std::size_t bytes, QueueBackend&, Usage) override {
-    return CpuMemoryPool::instance().allocate(bytes);
+    return CpuMemoryPool::allocate(bytes);
   }
   void release(void* memory, std::size_t bytes, Usage) noexcept override {
-    CpuMemoryPool::instance().release(memory, bytes);
+    CpuMemoryPool::release(memory, bytes);
   }
 
  private:

@@ -20,13 +20,9 @@
 namespace kiln::driver {
 namespace {
 
-constexpr std::size_t kMaxCachedBlock = std::size_t{4} << 20;
-constexpr std::size_t kMaxThreadBytes = std::size_t{32} << 20;
 constexpr std::size_t kMaxStoredBlocks = std::size_t{1} << 18;
 constexpr std::size_t kMapFrom = std::size_t{256} << 10;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr int kThreadClasses = 16 + 4 * 12;  // up to 4 MiB
-constexpr int kMaxBin = 32;
 
 /// The sanitizer sees a use after release only when blocks really go back.
 #if defined(__has_feature)
@@ -40,7 +36,8 @@ constexpr bool kKeepBlocks = true;
 #endif
 
 constexpr int bin_capacity(std::size_t size) {
-  if (size <= 16384) return kMaxBin;
+  if (!kKeepBlocks) return 0;
+  if (size <= 16384) return 32;
   if (size <= 262144) return 8;
   return 2;
 }
@@ -85,25 +82,6 @@ std::size_t read_number(const char* path, const char* key) {
 
 }  // namespace
 
-struct CpuMemoryPool::ThreadCache {
-  struct Bin {
-    int count = 0;
-    int capacity = 0;
-    std::size_t size = 0;
-    void* blocks[kMaxBin];
-  };
-  std::size_t bytes = 0;
-  std::uint32_t trims = 0;
-  Bin bins[kThreadClasses];
-};
-
-int CpuMemoryPool::class_of(std::size_t bytes) {
-  if (bytes <= 1024) return static_cast<int>((bytes + 63) / 64) - 1;
-  const std::size_t below = bytes - 1;
-  const int power = std::bit_width(below) - 1;
-  return 16 + (power - 10) * 4 + static_cast<int>((below >> (power - 2)) & 3);
-}
-
 std::size_t CpuMemoryPool::size_of(int size_class) {
   if (size_class < 16) return static_cast<std::size_t>(size_class + 1) * 64;
   const int power = 10 + (size_class - 16) / 4;
@@ -135,39 +113,10 @@ CpuMemoryPool& CpuMemoryPool::instance() {
   return *pool;
 }
 
-void* CpuMemoryPool::allocate(std::size_t bytes) {
-  if (bytes <= kMaxCachedBlock) [[likely]] {
-    const int size_class = class_of(bytes);
-    auto* cache = static_cast<ThreadCache*>(detail::thread_state.memory_cache);
-    if (cache) [[likely]] {
-      ThreadCache::Bin& bin = cache->bins[size_class];
-      if (bin.count > 0) [[likely]] {
-        cache->bytes -= bin.size;
-        return bin.blocks[--bin.count];
-      }
-    }
-    return allocate_slow(size_class, bytes);
-  }
+void* CpuMemoryPool::allocate_slow(std::size_t bytes) {
   if (bytes > std::size_t{1} << 47) throw_out_of_memory(bytes, "request exceeds the address space");
-  return allocate_slow(class_of(bytes), bytes);
-}
-
-void CpuMemoryPool::release(void* memory, std::size_t bytes) noexcept {
   const int size_class = class_of(bytes);
-  auto* cache = static_cast<ThreadCache*>(detail::thread_state.memory_cache);
-  if (kKeepBlocks && cache && size_class < kThreadClasses) [[likely]] {
-    ThreadCache::Bin& bin = cache->bins[size_class];
-    if (bin.count < bin.capacity && cache->bytes + bin.size <= kMaxThreadBytes) [[likely]] {
-      cache->bytes += bin.size;
-      bin.blocks[bin.count++] = memory;
-      return;
-    }
-  }
-  release_slow(memory, size_class);
-}
-
-void* CpuMemoryPool::allocate_slow(int size_class, std::size_t bytes) {
-  auto* cache = static_cast<ThreadCache*>(detail::thread_state.memory_cache);
+  auto* cache = static_cast<ThreadCache*>(kiln::detail::thread_state.memory_cache);
   if (!cache) {
     mark_in_use();
     cache = new ThreadCache;
@@ -176,14 +125,14 @@ void* CpuMemoryPool::allocate_slow(int size_class, std::size_t bytes) {
       cache->bins[c].capacity = bin_capacity(size_of(c));
     }
     cache->trims = trims_.load(std::memory_order_relaxed);
-    detail::thread_state.memory_cache = cache;
+    kiln::detail::thread_state.memory_cache = cache;
     // A pthread key rather than a thread_local with a destructor: those would run in an order that
     // other thread_local objects, which may still release buffers, cannot rely on.
     static pthread_key_t key = [] {
       pthread_key_t result;
       pthread_key_create(&result, [](void* argument) {
         auto* dying = static_cast<ThreadCache*>(argument);
-        detail::thread_state.memory_cache = nullptr;
+        kiln::detail::thread_state.memory_cache = nullptr;
         CpuMemoryPool::instance().flush(*dying);
         delete dying;
       });
@@ -194,7 +143,7 @@ void* CpuMemoryPool::allocate_slow(int size_class, std::size_t bytes) {
   if (cache->trims != trims_.load(std::memory_order_relaxed)) {
     // Somebody trimmed: what this thread kept goes back to the system too.
     cache->trims = trims_.load(std::memory_order_relaxed);
-    for (ThreadCache::Bin& bin : cache->bins)
+    for (Bin& bin : cache->bins)
       while (bin.count > 0) system_release(bin.blocks[--bin.count], bin.size);
     cache->bytes = 0;
   }
@@ -223,12 +172,12 @@ void* CpuMemoryPool::allocate_slow(int size_class, std::size_t bytes) {
 }
 
 void CpuMemoryPool::release_slow(void* memory, int size_class) noexcept {
-  auto* cache = static_cast<ThreadCache*>(detail::thread_state.memory_cache);
+  auto* cache = static_cast<ThreadCache*>(kiln::detail::thread_state.memory_cache);
   if (kKeepBlocks && cache && size_class < kThreadClasses) {
     // The bin is full: half of it goes to the store, so that a thread that only releases and one
     // that only allocates meet there a few blocks at a time.
-    ThreadCache::Bin& bin = cache->bins[size_class];
-    if (bin.count == bin.capacity) {
+    Bin& bin = cache->bins[size_class];
+    if (bin.count > 0 && bin.count == bin.capacity) {
       const int kept = bin.capacity / 2;
       while (bin.count > kept) {
         cache->bytes -= bin.size;
@@ -263,7 +212,7 @@ void CpuMemoryPool::put(void* memory, int size_class) noexcept {
 std::size_t CpuMemoryPool::flush(ThreadCache& cache) noexcept {
   std::size_t bytes = 0;
   for (int c = 0; c < kThreadClasses; ++c) {
-    ThreadCache::Bin& bin = cache.bins[c];
+    Bin& bin = cache.bins[c];
     while (bin.count > 0) {
       put(bin.blocks[--bin.count], c);
       bytes += bin.size;
@@ -274,7 +223,7 @@ std::size_t CpuMemoryPool::flush(ThreadCache& cache) noexcept {
 }
 
 std::size_t CpuMemoryPool::trim() noexcept {
-  if (auto* cache = static_cast<ThreadCache*>(detail::thread_state.memory_cache)) {
+  if (auto* cache = static_cast<ThreadCache*>(kiln::detail::thread_state.memory_cache)) {
     cache->trims = trims_.fetch_add(1, std::memory_order_relaxed) + 1;
     flush(*cache);
   } else {

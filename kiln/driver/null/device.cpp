@@ -19,14 +19,16 @@ constexpr std::string_view kDefaultArchitecture = "sm_80";
 class NullDevice final : public DeviceBackend {
  public:
   NullDevice(int id, std::string api, std::string architecture)
-      : id_(id), api_(std::move(api)), architecture_(std::move(architecture)) {}
+      : DeviceBackend(false),
+        id_(id),
+        api_(std::move(api)),
+        architecture_(std::move(architecture)) {}
 
   std::string_view label() const override { return "gpu"; }
   std::string_view api() const override { return api_; }
   int id() const override { return id_; }
   std::string architecture_name() const override { return architecture_; }
   std::string model_name() const override { return format("virtual {}", architecture_); }
-  bool is_host() const override { return false; }
   bool is_host_unified() const override { return false; }
   bool is_compatible() const override { return true; }
   std::map<std::string, std::int64_t> stats() const override { refuse(); }
