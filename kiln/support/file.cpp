@@ -1,0 +1,149 @@
+#include "kiln/support/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+namespace kiln {
+namespace {
+
+/// Closes on every way out.
+struct Descriptor {
+  int fd;
+  explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+int open_retrying(const char* path, int flags, mode_t mode = 0) {
+  int fd = -1;
+  do fd = open(path, flags | O_CLOEXEC, mode);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+struct stat status_of(int fd, const std::string& path) {
+  struct stat status{};
+  if (fstat(fd, &status) != 0) throw_file_error(path, "could not be examined", errno);
+  if (S_ISDIR(status.st_mode)) throw_file_error(path, "could not be read", EISDIR);
+  return status;
+}
+
+}  // namespace
+
+void throw_file_error(const std::string& path, std::string_view what, int error_number) {
+  const std::string text = format("The file '{}' {}: {}.", path, what, std::strerror(error_number));
+  if (error_number == ENOENT) throw FileNotFoundError(text);
+  throw RuntimeError(text);
+}
+
+std::string read_file(const std::string& path) {
+  const Descriptor file(open_retrying(path.c_str(), O_RDONLY));
+  if (file.fd < 0) throw_file_error(path, "could not be opened", errno);
+  std::string content;
+  content.resize(static_cast<std::size_t>(status_of(file.fd, path).st_size));
+  std::size_t filled = 0;
+  for (;;) {
+    // Pipes and files of /proc report no size and are read until they end.
+    if (filled == content.size()) content.resize(filled + 65536);
+    const ssize_t got = read(file.fd, content.data() + filled, content.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_file_error(path, "could not be read", errno);
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  content.resize(filled);
+  return content;
+}
+
+std::uint64_t file_size(const std::string& path) {
+  struct stat status{};
+  if (stat(path.c_str(), &status) != 0) throw_file_error(path, "could not be examined", errno);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+bool file_exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+void write_file(const std::string& path, std::span<const std::string_view> parts) {
+  std::string temporary = path + ".XXXXXX";
+  const Descriptor file(mkostemp(temporary.data(), O_CLOEXEC));
+  if (file.fd < 0) throw_file_error(path, "could not be written", errno);
+  const auto fail = [&](int error) {
+    unlink(temporary.c_str());
+    throw_file_error(path, "could not be written", error);
+  };
+  for (std::string_view part : parts) {
+    while (!part.empty()) {
+      const ssize_t written = write(file.fd, part.data(), part.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail(errno);
+      part.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  // mkostemp makes private files; a new file gets what open() would have given it.
+  const mode_t mask = umask(0);
+  umask(mask);
+  if (fchmod(file.fd, 0666 & ~mask) != 0) fail(errno);
+  if (rename(temporary.c_str(), path.c_str()) != 0) fail(errno);
+}
+
+MappedFile::MappedFile(const std::string& path, Mode mode, std::uint64_t offset, std::size_t size) {
+  const Descriptor file(open_retrying(path.c_str(), mode == Mode::shared ? O_RDWR : O_RDONLY));
+  if (file.fd < 0) throw_file_error(path, "could not be opened", errno);
+  const auto length = static_cast<std::uint64_t>(status_of(file.fd, path).st_size);
+  if (offset > length || size > length - offset)
+    throw ValueError(format("The file '{}' has {} bytes, too few for {} bytes at offset {}.", path,
+                            length, size, offset));
+  map(file.fd, path, mode, offset, size);
+}
+
+MappedFile::MappedFile(const std::string& path) {
+  const Descriptor file(open_retrying(path.c_str(), O_RDONLY));
+  if (file.fd < 0) throw_file_error(path, "could not be opened", errno);
+  map(file.fd, path, Mode::read_only, 0,
+      static_cast<std::size_t>(status_of(file.fd, path).st_size));
+}
+
+void MappedFile::map(int fd, const std::string& path, Mode mode, std::uint64_t offset,
+                     std::size_t size) {
+  if (size == 0) return;
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t start = offset / page * page;
+  const std::size_t extra = static_cast<std::size_t>(offset - start);
+  const int protection = mode == Mode::read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* base = mmap(nullptr, size + extra, protection,
+                    mode == Mode::shared ? MAP_SHARED : MAP_PRIVATE, fd, static_cast<off_t>(start));
+  if (base == MAP_FAILED) throw_file_error(path, "could not be mapped into memory", errno);
+  base_ = base;
+  mapped_ = size + extra;
+  data_ = static_cast<char*>(base) + extra;
+  size_ = size;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(mapped_, other.mapped_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (base_) munmap(base_, mapped_);
+}
+
+}  // namespace kiln
