@@ -169,7 +169,7 @@ void Buffer::copy_elements_from(const Buffer& source) const {
   QueueBackend& source_queue = *source.state_->queue;
   Work work;
   if (source.is_contiguous() && whole) {
-    if (queue.idle() && source_queue.idle() && !source.storage()->has_uses() && is_host() &&
+    if (queue.idle() && source_queue.idle() && source.storage()->settled() && is_host() &&
         source.is_host()) {
       std::memmove(data(), source.data(), byte_size());
       state_->storage->record_finished_write();
@@ -198,7 +198,7 @@ void Buffer::copy_elements_from(const Buffer& source) const {
       copy_elements(dtype, from_shape, {packed.data(), 0, dense}, {from, from_odd, from_strides});
       copy_elements(dtype, from_shape, {to, odd, dense}, {packed.data(), 0, dense});
     };
-    if (queue.idle() && source_queue.idle() && !source.storage()->has_uses() && is_host() &&
+    if (queue.idle() && source_queue.idle() && source.storage()->settled() && is_host() &&
         source.is_host()) {
       gather();
       state_->storage->record_finished_write();

@@ -37,6 +37,7 @@ void Storage::record(QueueBackend& queue, std::uint64_t value, bool write) {
   while (index < uses->entries.size() && uses->entries[index].timeline.get() != &timeline) ++index;
   if (index == uses->entries.size())
     uses->entries.push_back({Ref<Timeline>::share(&timeline), 0, 0});
+  uses->active.store(true, std::memory_order_release);
   Use& use = uses->entries[index];
   if (write) {
     use.write = std::max(use.write, value);
@@ -44,6 +45,26 @@ void Storage::record(QueueBackend& queue, std::uint64_t value, bool write) {
   } else {
     use.read = std::max(use.read, value);
   }
+}
+
+bool Storage::prune(Uses& uses) {
+  std::lock_guard lock(uses.mutex);
+  std::size_t kept = 0;
+  int last_writer = -1;
+  for (std::size_t i = 0; i < uses.entries.size(); ++i) {
+    Use& use = uses.entries[i];
+    const bool writer = static_cast<int>(i) == uses.last_writer;
+    if (use.timeline->reached(std::max(use.read, use.write)) &&
+        !(writer && use.timeline->error_at(use.write)))
+      continue;
+    if (writer) last_writer = static_cast<int>(kept);
+    if (kept != i) uses.entries[kept] = std::move(use);
+    ++kept;
+  }
+  uses.entries.resize(kept);
+  uses.last_writer = last_writer;
+  if (kept == 0) uses.active.store(false, std::memory_order_release);
+  return kept == 0;
 }
 
 void Storage::record_finished_write() {
@@ -77,7 +98,7 @@ std::vector<Point> Storage::pending_uses() const {
 }
 
 void Storage::wait_for_host(bool write) const {
-  if (!has_uses() && queue_.idle()) [[likely]]
+  if (queue_.idle() && settled()) [[likely]]
     return;
   check_call(write ? "a host write of a buffer" : "a host read of a buffer");
   const std::uint64_t function = queue_.last_user_function();
@@ -122,7 +143,7 @@ void ref_release(Storage* storage) noexcept {
   if (forked_after_use()) return;
   QueueBackend& queue = storage->queue_;
   const std::uint64_t end = queue.submitted();
-  if (!storage->has_uses() && queue.timeline().reached(end)) [[likely]] {
+  if (queue.timeline().reached(end) && storage->settled()) [[likely]] {
     StorageAccess::finish(storage);
     return;
   }

@@ -30,8 +30,11 @@ class Storage : public RefCounted {
   /// Says that the host or work that is already over has written the memory: what failed to write
   /// it before is forgotten.
   void record_finished_write();
-  /// Whether any use may be pending or failed. A plain load, for the fast path.
-  bool has_uses() const { return uses_.load(std::memory_order_acquire) != nullptr; }
+  /// Whether no use is pending and the last write did not fail. Two loads in the usual case.
+  bool settled() const {
+    Uses* uses = uses_.load(std::memory_order_acquire);
+    return uses == nullptr || !uses->active.load(std::memory_order_acquire) || prune(*uses);
+  }
   /// The last write, empty when there is none.
   Point last_write() const;
   /// Every use that is not over.
@@ -51,10 +54,14 @@ class Storage : public RefCounted {
     std::uint64_t write = 0;
   };
   struct Uses {
+    std::atomic<bool> active{false};  // entries is not empty
     std::mutex mutex;
     std::vector<Use> entries;  // one a timeline
     int last_writer = -1;      // index into entries
   };
+
+  /// Forgets uses that are over and well; returns whether none is left.
+  static bool prune(Uses& uses);
 
   void* base_;
   std::size_t bytes_;
