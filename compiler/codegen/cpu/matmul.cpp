@@ -1,0 +1,372 @@
+// The register tile is `rows` × 2 registers of columns. Its inner loop loads one row of the panel,
+// broadcasts one element of each row of A and multiplies; twelve accumulators hide the latency of
+// the multiply-add and leave registers for the operands (AVX2: 6 × 16, with 15 of 16 registers).
+// Few rows take several panels at once, for the same number of accumulators.
+//
+// Finished tiles go through a small buffer on the stack, which stays in L1, so that the epilogue
+// exists once and not once for each number of rows.
+
+#include "compiler/codegen/cpu/matmul.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+namespace kiln::compiler {
+namespace {
+
+// Of k, in the inner loop.
+constexpr int kUnroll = 4;
+
+std::optional<std::int64_t> constant_of(llvm::Value* value) {
+  if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(value)) return constant->getSExtValue();
+  return std::nullopt;
+}
+
+llvm::Type* element_type(FunctionBuilder& f, DType dtype) {
+  if (dtype == DType::float32) return f.b.getFloatTy();
+  if (dtype == DType::float64) return f.b.getDoubleTy();
+  KILN_CHECK(dtype.is_integral(), format("no matmul code for {}", dtype.name()));
+  return f.b.getIntNTy(static_cast<unsigned>(dtype.size_in_bits()));
+}
+
+llvm::Align alignment(DType dtype) {
+  return llvm::Align(static_cast<std::uint64_t>(dtype.alignment()));
+}
+
+// acc + x·y, fused where the target can; a library call for each lane would be the alternative.
+llvm::Value* multiply_add(FunctionBuilder& f, llvm::Value* x, llvm::Value* y, llvm::Value* acc) {
+  if (!acc->getType()->isFPOrFPVectorTy()) return f.b.CreateAdd(acc, f.b.CreateMul(x, y));
+  if (!f.isa.fma) return f.b.CreateFAdd(acc, f.b.CreateFMul(x, y));
+  return f.b.CreateIntrinsic(llvm::Intrinsic::fma, {acc->getType()}, {x, y, acc});
+}
+
+llvm::Value* minimum(FunctionBuilder& f, llvm::Value* x, llvm::Value* y) {
+  return f.b.CreateSelect(f.b.CreateICmpSLT(x, y), x, y);
+}
+
+llvm::Value* maximum(FunctionBuilder& f, llvm::Value* x, llvm::Value* y) {
+  return f.b.CreateSelect(f.b.CreateICmpSGT(x, y), x, y);
+}
+
+llvm::Value* divide_up(FunctionBuilder& f, llvm::Value* x, llvm::Value* y) {
+  return f.b.CreateUDiv(f.b.CreateAdd(x, f.b.CreateSub(y, f.i64(1))), y);
+}
+
+// while (value < limit) value = body(value)
+void loop_until(FunctionBuilder& f, llvm::Value* start, llvm::Value* limit,
+                const std::function<llvm::Value*(llvm::Value*)>& body) {
+  llvm::LLVMContext& context = f.b.getContext();
+  llvm::BasicBlock* before = f.b.GetInsertBlock();
+  auto* head = llvm::BasicBlock::Create(context, "while", f.function);
+  auto* inside = llvm::BasicBlock::Create(context, "do", f.function);
+  auto* after = llvm::BasicBlock::Create(context, "done", f.function);
+  f.b.CreateBr(head);
+  f.b.SetInsertPoint(head);
+  llvm::PHINode* value = f.b.CreatePHI(f.b.getInt64Ty(), 2);
+  value->addIncoming(start, before);
+  f.b.CreateCondBr(f.b.CreateICmpSLT(value, limit), inside, after);
+  f.b.SetInsertPoint(inside);
+  llvm::Value* next = body(value);
+  value->addIncoming(next, f.b.GetInsertBlock());
+  f.b.CreateBr(head);
+  f.b.SetInsertPoint(after);
+}
+
+// Panels that a tile of this many rows takes at once, so that eight multiply-adds are in flight.
+int panels_at_once(const Isa& isa, int rows) {
+  int panels = 1;
+  while (rows * isa.matmul_vectors * panels < 8) panels *= 2;
+  return panels;
+}
+
+// How a product is cut: rows into tiles that differ by one row at most, columns into blocks of
+// panels that stay in the second-level cache while all rows pass.
+struct Cut {
+  llvm::Value* panels;
+  llvm::Value* tiles;
+  llvm::Value* rows;    // of every tile …
+  llvm::Value* longer;  // … and one more in this many tiles at the start
+  llvm::Value* block;   // panels of a block; the last may have fewer
+};
+
+Cut cut(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n, llvm::Value* k) {
+  Cut c;
+  c.panels = divide_up(f, n, f.i64(panel_columns(f.isa, dtype)));
+  c.tiles = divide_up(f, m, f.i64(tile_rows(f.isa, dtype)));
+  if (!k) return c;
+  llvm::Value* divisor = maximum(f, c.tiles, f.i64(1));
+  c.rows = f.b.CreateUDiv(m, divisor);
+  c.longer = f.b.CreateURem(m, divisor);
+  std::int64_t half_of_l2 = f.isa.avx512 ? 512 << 10 : 256 << 10;
+  llvm::Value* panel_bytes = f.b.CreateMul(
+      maximum(f, k, f.i64(1)), f.i64(panel_columns(f.isa, dtype) * dtype.size_in_bytes()));
+  llvm::Value* most = maximum(f, f.b.CreateUDiv(f.i64(half_of_l2), panel_bytes), f.i64(1));
+  // Even blocks: 24 panels of which 10 fit are 8 + 8 + 8.
+  llvm::Value* blocks = maximum(f, divide_up(f, c.panels, most), f.i64(1));
+  c.block = maximum(f, divide_up(f, c.panels, blocks), f.i64(1));
+  return c;
+}
+
+// The numbers of rows that tiles can have.
+std::vector<int> possible_rows(const Isa& isa, DType dtype, const Cut& c) {
+  std::optional<std::int64_t> rows = constant_of(c.rows), longer = constant_of(c.longer);
+  std::vector<int> result;
+  if (rows && longer) {
+    if (*rows > 0) result.push_back(static_cast<int>(*rows));
+    if (*longer > 0) result.push_back(static_cast<int>(*rows) + 1);
+  } else {
+    for (int r = 1; r <= tile_rows(isa, dtype); ++r) result.push_back(r);
+  }
+  return result;
+}
+
+// A function (a, lda, packed, k, tile) that leaves a finished tile in memory as
+// [panel][tile_rows][columns].
+llvm::Function* make_tile_function(FunctionBuilder& caller, DType dtype, int rows, int panels,
+                                   const MatmulOperands& operands) {
+  llvm::Type* pointer = caller.b.getPtrTy();
+  llvm::Type* i64 = caller.b.getInt64Ty();
+  FunctionBuilder f(
+      caller.module, caller.isa,
+      format("{}_tile_{}x{}", std::string_view(caller.function->getName()), rows, panels),
+      caller.b.getVoidTy(), {pointer, i64, pointer, i64, pointer},
+      FunctionBuilder::Linkage::helper);
+  llvm::Value* lda = constant_of(operands.lda) ? operands.lda : f.argument(1);
+  llvm::Value* k = constant_of(operands.k) ? operands.k : f.argument(3);
+  int columns = panel_columns(f.isa, dtype);
+  Values registers = emit_register_tile(f, dtype, rows, panels, f.argument(0), lda, f.argument(2),
+                                        f.b.CreateMul(k, f.i64(columns)), k);
+  int lanes = f.isa.lanes(dtype.size_in_bytes());
+  std::size_t next = 0;
+  for (int row = 0; row < rows; ++row)
+    for (int panel = 0; panel < panels; ++panel)
+      for (int v = 0; v < f.isa.matmul_vectors; ++v) {
+        std::int64_t at = (panel * tile_rows(f.isa, dtype) + row) * columns + v * lanes;
+        f.b.CreateAlignedStore(registers[next++],
+                               f.element(element_type(f, dtype), f.argument(4), f.i64(at)),
+                               llvm::Align(static_cast<std::uint64_t>(f.isa.vector_bytes)));
+      }
+  f.b.CreateRetVoid();
+  f.finish();
+  return f.function;
+}
+
+}  // namespace
+
+int panel_columns(const Isa& isa, DType dtype) {
+  return isa.matmul_vectors * isa.lanes(dtype.size_in_bytes());
+}
+
+int tile_rows(const Isa& isa, DType) { return isa.matmul_rows; }
+
+llvm::Value* matmul_unit_count(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n) {
+  Cut c = cut(f, dtype, m, n, nullptr);
+  return f.b.CreateMul(c.tiles, c.panels);
+}
+
+Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels, llvm::Value* a,
+                          llvm::Value* lda, llvm::Value* packed, llvm::Value* panel_stride,
+                          llvm::Value* k) {
+  llvm::Type* element = element_type(f, dtype);
+  int lanes = f.isa.lanes(dtype.size_in_bytes());
+  int vectors = f.isa.matmul_vectors;
+  int columns = lanes * vectors;
+  auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
+
+  Values row_start, panel_start;
+  for (int row = 0; row < rows; ++row)
+    row_start.push_back(f.element(element, a, f.b.CreateMul(lda, f.i64(row))));
+  for (int panel = 0; panel < panels; ++panel)
+    panel_start.push_back(f.element(element, packed, f.b.CreateMul(panel_stride, f.i64(panel))));
+
+  auto step = [&](llvm::Value* at, int offset, Values acc) {
+    llvm::Value* index = f.b.CreateNSWAdd(at, f.i64(offset));
+    llvm::Value* b_index = f.b.CreateNSWMul(index, f.i64(columns));
+    auto broadcast = [&](int row) -> llvm::Value* {
+      llvm::Value* scalar = f.b.CreateAlignedLoad(
+          element, f.element(element, row_start[static_cast<std::size_t>(row)], index),
+          alignment(dtype));
+      return f.b.CreateVectorSplat(static_cast<unsigned>(lanes), scalar);
+    };
+    auto load = [&](int panel, int v) -> llvm::Value* {
+      return f.b.CreateAlignedLoad(vector,
+                                   f.element(element, panel_start[static_cast<std::size_t>(panel)],
+                                             f.b.CreateNSWAdd(b_index, f.i64(v * lanes))),
+                                   alignment(dtype));
+    };
+    // What is used most often is held: a row of B under many rows of A, the elements of A under
+    // many panels.
+    auto accumulator = [&](int row, int panel, int v) -> llvm::Value*& {
+      return acc[static_cast<std::size_t>((row * panels + panel) * vectors + v)];
+    };
+    if (panels == 1) {
+      Values b;
+      for (int v = 0; v < vectors; ++v) b.push_back(load(0, v));
+      for (int row = 0; row < rows; ++row) {
+        llvm::Value* x = broadcast(row);
+        for (int v = 0; v < vectors; ++v)
+          accumulator(row, 0, v) =
+              multiply_add(f, x, b[static_cast<std::size_t>(v)], accumulator(row, 0, v));
+      }
+    } else {
+      Values x;
+      for (int row = 0; row < rows; ++row) x.push_back(broadcast(row));
+      for (int panel = 0; panel < panels; ++panel)
+        for (int v = 0; v < vectors; ++v) {
+          llvm::Value* b = load(panel, v);
+          for (int row = 0; row < rows; ++row)
+            accumulator(row, panel, v) =
+                multiply_add(f, x[static_cast<std::size_t>(row)], b, accumulator(row, panel, v));
+        }
+    }
+    return acc;
+  };
+
+  Values acc(static_cast<std::size_t>(rows * panels * vectors),
+             llvm::Constant::getNullValue(vector));
+  llvm::Value* whole = f.b.CreateAnd(k, f.i64(-kUnroll));
+  acc = f.loop(f.i64(0), whole, f.i64(kUnroll), acc, [&](llvm::Value* at, const Values& carried) {
+    Values next = carried;
+    for (int u = 0; u < kUnroll; ++u) next = step(at, u, next);
+    return next;
+  });
+  if (auto length = constant_of(k); length && *length % kUnroll == 0) return acc;
+  return f.loop(whole, k, f.i64(1), acc,
+                [&](llvm::Value* at, const Values& carried) { return step(at, 0, carried); });
+}
+
+void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& operands,
+                       llvm::Value* unit_begin, llvm::Value* unit_end, const Epilogue& epilogue) {
+  llvm::Type* element = element_type(f, dtype);
+  int columns = panel_columns(f.isa, dtype);
+  int most_rows = tile_rows(f.isa, dtype);
+  Cut c = cut(f, dtype, operands.m, operands.n, operands.k);
+  std::vector<int> row_counts = possible_rows(f.isa, dtype, c);
+  if (row_counts.empty()) return;
+
+  struct Variant {
+    llvm::Function* one;
+    llvm::Function* several;  // null where one panel is enough
+    int panels;
+  };
+  std::vector<Variant> variants;
+  int most_panels = 1;
+  std::optional<std::int64_t> known_panels = constant_of(c.panels);
+  for (int rows : row_counts) {
+    int panels = panels_at_once(f.isa, rows);
+    if (known_panels)
+      while (panels > 1 && panels > *known_panels) panels /= 2;
+    most_panels = std::max(most_panels, panels);
+    variants.push_back({make_tile_function(f, dtype, rows, 1, operands),
+                        panels > 1 ? make_tile_function(f, dtype, rows, panels, operands) : nullptr,
+                        panels});
+  }
+  llvm::Value* tile =
+      f.stack_slot(element, std::int64_t{most_panels} * most_rows * columns, f.isa.vector_bytes);
+
+  // The epilogue of `rows` rows of one panel.
+  auto finish_panel = [&](llvm::Value* panel, llvm::Value* from, llvm::Value* row0,
+                          llvm::Value* rows) {
+    auto* wide = llvm::FixedVectorType::get(element, static_cast<unsigned>(columns));
+    llvm::Value* column = f.b.CreateNSWMul(panel, f.i64(columns));
+    auto all_rows = [&](llvm::Value* mask) {
+      f.loop(f.i64(0), rows, f.i64(1), [&](llvm::Value* row) {
+        llvm::Value* accumulator = f.b.CreateAlignedLoad(
+            wide, f.element(element, from, f.b.CreateNSWMul(row, f.i64(columns))),
+            llvm::Align(static_cast<std::uint64_t>(f.isa.vector_bytes)));
+        epilogue(f, f.b.CreateNSWAdd(row0, row), column, columns, accumulator, mask);
+      });
+    };
+    if (auto n = constant_of(operands.n); n && *n % columns == 0) return all_rows(nullptr);
+    llvm::Value* left = f.b.CreateSub(operands.n, column);
+    auto masked = [&] {
+      // Lane numbers in 32 bits: as wide as most elements, so that the mask needs no conversion.
+      llvm::SmallVector<llvm::Constant*> numbers;
+      for (int lane = 0; lane < columns; ++lane)
+        numbers.push_back(f.b.getInt32(static_cast<std::uint32_t>(lane)));
+      all_rows(f.b.CreateICmpSLT(llvm::ConstantVector::get(numbers),
+                                 f.b.CreateVectorSplat(static_cast<unsigned>(columns),
+                                                       f.b.CreateTrunc(left, f.b.getInt32Ty()))));
+    };
+    if (auto n = constant_of(operands.n); n && *n < columns) return masked();
+    f.branch(
+        f.b.CreateICmpSGE(left, f.i64(columns)),
+        [&] {
+          all_rows(nullptr);
+          return Values{};
+        },
+        [&] {
+          masked();
+          return Values{};
+        });
+  };
+
+  // Panels [from, to) of one tile of rows.
+  auto run = [&](llvm::Value* row0, llvm::Value* rows, llvm::Value* from, llvm::Value* to) {
+    llvm::Value* a = f.element(element, operands.a, f.b.CreateNSWMul(row0, operands.lda));
+    llvm::Value* panel_stride = f.b.CreateNSWMul(operands.k, f.i64(columns));
+    loop_until(f, from, to, [&](llvm::Value* panel) -> llvm::Value* {
+      llvm::Value* packed =
+          f.element(element, operands.packed, f.b.CreateNSWMul(panel, panel_stride));
+      Values arguments = {a, operands.lda, packed, operands.k, tile};
+      auto variant = [&](const Variant& which) -> llvm::Value* {
+        auto one = [&] {
+          f.b.CreateCall(which.one, arguments);
+          return Values{f.i64(1)};
+        };
+        if (!which.several) return one()[0];
+        return f.branch(
+            f.b.CreateICmpSGE(f.b.CreateSub(to, panel), f.i64(which.panels)),
+            [&] {
+              f.b.CreateCall(which.several, arguments);
+              return Values{f.i64(which.panels)};
+            },
+            one)[0];
+      };
+      std::function<llvm::Value*(std::size_t, std::size_t)> choose =
+          [&](std::size_t low, std::size_t high) -> llvm::Value* {
+        if (high - low == 1) return variant(variants[low]);
+        std::size_t middle = (low + high) / 2;
+        return f.branch(
+            f.b.CreateICmpSLT(rows, f.i64(row_counts[middle])),
+            [&] { return Values{choose(low, middle)}; },
+            [&] { return Values{choose(middle, high)}; })[0];
+      };
+      llvm::Value* done = choose(0, variants.size());
+      if (most_panels == 1) {
+        finish_panel(panel, tile, row0, rows);
+      } else {
+        f.loop(f.i64(0), done, f.i64(1), [&](llvm::Value* q) {
+          finish_panel(f.b.CreateNSWAdd(panel, q),
+                       f.element(element, tile,
+                                 f.b.CreateNSWMul(q, f.i64(std::int64_t{most_rows} * columns))),
+                       row0, rows);
+        });
+      }
+      return f.b.CreateNSWAdd(panel, done);
+    });
+  };
+
+  // Units count panels within a tile within a block of panels.
+  loop_until(f, unit_begin, unit_end, [&](llvm::Value* unit) -> llvm::Value* {
+    llvm::Value* per_block = maximum(f, f.b.CreateMul(c.tiles, c.block), f.i64(1));
+    llvm::Value* first = f.b.CreateNSWMul(f.b.CreateUDiv(unit, per_block), c.block);
+    llvm::Value* rest = f.b.CreateURem(unit, per_block);
+    llvm::Value* width = minimum(f, c.block, f.b.CreateSub(c.panels, first));
+    llvm::Value* tile_index = f.b.CreateUDiv(rest, width);
+    llvm::Value* panel = f.b.CreateURem(rest, width);
+    llvm::Value* count = minimum(f, f.b.CreateSub(unit_end, unit), f.b.CreateSub(width, panel));
+    llvm::Value* row0 =
+        f.b.CreateNSWAdd(f.b.CreateNSWMul(tile_index, c.rows), minimum(f, tile_index, c.longer));
+    llvm::Value* rows = f.b.CreateNSWAdd(
+        c.rows, f.b.CreateZExt(f.b.CreateICmpSLT(tile_index, c.longer), f.b.getInt64Ty()));
+    llvm::Value* from = f.b.CreateNSWAdd(first, panel);
+    run(row0, rows, from, f.b.CreateNSWAdd(from, count));
+    return f.b.CreateNSWAdd(unit, count);
+  });
+}
+
+}  // namespace kiln::compiler

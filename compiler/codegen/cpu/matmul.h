@@ -1,0 +1,50 @@
+#pragma once
+
+// Matrix products on the CPU: C[m,n] = Σ_k A[m,k]·B[k,n] with A as it lies and B in panels.
+
+#include <functional>
+
+#include "compiler/codegen/function_builder.h"
+#include "kiln/dtype/dtype.h"
+
+namespace kiln::compiler {
+
+/// Columns of one panel of packed B: as wide as the register tile.
+int panel_columns(const Isa& isa, DType dtype);
+/// Rows of one register tile at most.
+int tile_rows(const Isa& isa, DType dtype);
+
+/// One product, as LLVM values: pointers and i64. Where a size is a ConstantInt, the code is made
+/// for it.
+struct MatmulOperands {
+  llvm::Value* a;  // [m, k], rows `lda` elements apart, unit stride along k
+  llvm::Value* lda;
+  llvm::Value* packed;  // [ceil(n / columns)][k][columns], zeros beyond n; see pack.h
+  llvm::Value* m;
+  llvm::Value* n;
+  llvm::Value* k;
+};
+
+/// Takes a finished part of a row: `accumulator` holds the `lanes` columns from `column` on of row
+/// `row` (i64 both); `mask` tells which of them lie inside the matrix, null when all do.
+using Epilogue = std::function<void(FunctionBuilder& f, llvm::Value* row, llvm::Value* column,
+                                    int lanes, llvm::Value* accumulator, llvm::Value* mask)>;
+
+/// The number of units that one product is cut into, an i64. Units may run in any order and on any
+/// thread; the results are bit-equal, since every element is the same chain of multiply-adds.
+llvm::Value* matmul_unit_count(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n);
+
+/// Emits the code of units [unit_begin, unit_end). Neighbouring units share cache lines. float32,
+/// float64 and the integers; floats use fused multiply-adds where the target has them. k = 0 gives
+/// zeros.
+void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& operands,
+                       llvm::Value* unit_begin, llvm::Value* unit_end, const Epilogue& epilogue);
+
+/// The inner product of both: the registers of a tile of `rows` × `panels` after all of k, by row,
+/// panel and register. `packed` is the first panel; the next ones lie `panel_stride` elements
+/// apart.
+Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels, llvm::Value* a,
+                          llvm::Value* lda, llvm::Value* packed, llvm::Value* panel_stride,
+                          llvm::Value* k);
+
+}  // namespace kiln::compiler

@@ -1,0 +1,163 @@
+// Matrix products of a program: the operands of matmul.h and pack.h from positions, and the
+// expressions around the product as its epilogue.
+
+#include "compiler/codegen/cpu/products.h"
+
+#include <algorithm>
+
+#include "compiler/codegen/cpu/matmul.h"
+#include "compiler/codegen/cpu/pack.h"
+#include "compiler/codegen/expression.h"
+#include "kiln/support/error.h"
+
+namespace kiln::compiler {
+
+namespace {
+
+llvm::Value* address(ExpressionEmitter& e, const Program& program, int tensor, const Index& index) {
+  DType dtype = program.tensors[static_cast<std::size_t>(tensor)].dtype;
+  return e.f.element(e.f.lower.memory_type(dtype, 1), e.arguments.tensor(tensor),
+                     e.position(index));
+}
+
+/// Runs `body` for each matrix of the batch that units [begin, end) touch, with its part of them.
+void for_each_matrix(
+    FunctionBuilder& f, ExpressionEmitter& e, const Kernel& kernel, llvm::Value* units,
+    const std::function<void(llvm::Value* unit_begin, llvm::Value* unit_end)>& body) {
+  llvm::Value* begin = f.argument(1);
+  llvm::Value* end = f.argument(2);
+  const std::size_t batch_axes = kernel.axes.size() - 2;
+  if (batch_axes == 0) {
+    body(begin, end);
+    return;
+  }
+  f.when(f.b.CreateICmpSLT(begin, end), [&] {
+    llvm::Value* first = f.b.CreateUDiv(begin, units);
+    llvm::Value* last = f.b.CreateUDiv(f.b.CreateSub(end, f.i64(1)), units);
+    f.loop(first, f.b.CreateAdd(last, f.i64(1)), f.i64(1), [&](llvm::Value* matrix) {
+      ExpressionEmitter::Scope scope(e);
+      split_unit(e, kernel, batch_axes, matrix);
+      llvm::Value* offset = f.b.CreateMul(matrix, units);
+      llvm::Value* from =
+          f.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, f.b.CreateSub(begin, offset), f.i64(0));
+      llvm::Value* to =
+          f.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, f.b.CreateSub(end, offset), units);
+      body(from, to);
+    });
+  });
+}
+
+const Expr* accumulator_of(const Kernel& kernel) {
+  const Expr* found = nullptr;
+  std::unordered_map<const Expr*, bool> seen;
+  for (const Store& store : kernel.stores)
+    walk(store.value, seen, [&](const Expr* e) {
+      if (e->kind == Expr::Kind::accumulator) found = e;
+    });
+  return found;
+}
+
+}  // namespace
+
+void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
+  KernelArguments arguments(f, kernel, program);
+  ExpressionEmitter e(f, arguments, kernel, program);
+  const DType dtype = kernel.product_dtype;
+  const int row = kernel.axes[kernel.axes.size() - 2];
+  const int column = kernel.axes.back();
+  const Expr* accumulator = accumulator_of(kernel);
+  MatmulOperands operands{};
+  operands.m = arguments.dim(kernel.arena->extent(row));
+  operands.n = arguments.dim(kernel.arena->extent(column));
+  operands.k = arguments.dim(kernel.arena->extent(kernel.reduced_axis));
+  operands.lda = arguments.dim(kernel.operands[0].index.coefficient(row));
+  llvm::Value* units = matmul_unit_count(f, dtype, operands.m, operands.n);
+  for_each_matrix(f, e, kernel, units, [&](llvm::Value* begin, llvm::Value* end) {
+    ExpressionEmitter::Scope scope(e);
+    e.set_axis(row, f.i64(0));
+    e.set_axis(kernel.reduced_axis, f.i64(0));
+    operands.a = address(e, program, kernel.operands[0].tensor, kernel.operands[0].index);
+    operands.packed = address(e, program, kernel.operands[1].tensor, kernel.operands[1].index);
+    emit_matmul_block(f, dtype, operands, begin, end,
+                      [&](FunctionBuilder&, llvm::Value* at_row, llvm::Value* at_column, int lanes,
+                          llvm::Value* value, llvm::Value* mask) {
+                        ExpressionEmitter::Scope inner(e);
+                        e.set_axis(row, at_row);
+                        e.set_axis(column, at_column);
+                        // A single column has no position of its own.
+                        if (kernel.arena->extent(column) == Dim(1)) {
+                          e.set_vector(column, 1);
+                          e.bind(accumulator, f.b.CreateExtractElement(value, std::uint64_t{0}));
+                        } else {
+                          e.set_vector(column, lanes, mask);
+                          e.bind_vector(accumulator, value);
+                        }
+                        std::vector<llvm::Value*> values;
+                        for (const Store& store : kernel.stores)
+                          values.push_back(e.vector(store.value));
+                        for (std::size_t i = 0; i < values.size(); ++i)
+                          e.store(kernel.stores[i], values[i]);
+                      });
+  });
+}
+
+void emit_packing(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
+  KernelArguments arguments(f, kernel, program);
+  ExpressionEmitter e(f, arguments, kernel, program);
+  const DType dtype = kernel.product_dtype;
+  const int reduced = kernel.axes[kernel.axes.size() - 2];
+  const int column = kernel.axes.back();
+  const Store& store = kernel.stores.front();
+  llvm::Value* k = arguments.dim(kernel.arena->extent(reduced));
+  llvm::Value* n = arguments.dim(kernel.arena->extent(column));
+  // Blocks are transposed in registers when the source runs along k.
+  bool along_reduced = false, along_column = true;
+  std::unordered_map<const Expr*, bool> seen;
+  walk(store.value, seen, [&](const Expr* expr) {
+    if (expr->kind != Expr::Kind::load) return;
+    along_reduced = along_reduced || expr->index.coefficient(reduced) == Dim(1);
+    AxisSet others = 0;
+    for (const Index::Term& term : expr->index.terms)
+      if (term.atom->kind != Atom::Kind::axis || term.coefficient != Dim(1))
+        others |= term.atom->axes;
+    along_column = along_column && (others & axis_bit(column)) == 0;
+  });
+  const bool transposed = along_reduced && !along_column;
+  for_each_matrix(f, e, kernel, panel_count(f, dtype, n),
+                  [&](llvm::Value* begin, llvm::Value* end) {
+                    llvm::Value* packed = address(e, program, store.tensor, store.index);
+                    auto load = [&](FunctionBuilder&, llvm::Value* at_k, llvm::Value* at_n,
+                                    int lanes, llvm::Value* mask) {
+                      ExpressionEmitter::Scope scope(e);
+                      e.set_axis(reduced, at_k);
+                      e.set_axis(column, at_n);
+                      e.set_vector(transposed ? reduced : column, lanes, mask);
+                      return e.vector(store.value);
+                    };
+                    if (transposed)
+                      emit_pack_transposed(f, dtype, packed, n, k, begin, end, load);
+                    else
+                      emit_pack(f, dtype, packed, n, k, begin, end, load);
+                  });
+}
+
+KernelLaunch launch_of_product(const Kernel& kernel, const Program& program, const Isa& isa) {
+  KernelLaunch launch;
+  const std::size_t batch_axes = kernel.axes.size() - 2;
+  for (std::size_t k = 0; k < batch_axes; ++k) launch.units.push_back(kernel.extent(k));
+  const DType dtype = kernel.product_dtype;
+  if (kernel.kind == Kernel::Kind::pack) {
+    const int width = panel_columns(isa, dtype);
+    launch.units.push_back((kernel.extent(batch_axes + 1) + (width - 1)).floor_div(width));
+    launch.unit_length = kernel.extent(batch_axes);
+    launch.unit_cost = 4;
+    return launch;
+  }
+  launch.product = {kernel.extent(batch_axes), kernel.extent(batch_axes + 1)};
+  launch.unit_length = kernel.arena->extent(kernel.reduced_axis);
+  // A unit is a tile of rows by some panels.
+  launch.unit_cost = tile_rows(isa, dtype) * isa.matmul_vectors * 4;
+  return launch;
+}
+
+}  // namespace kiln::compiler

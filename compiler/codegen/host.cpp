@@ -1,0 +1,553 @@
+// The host function of a graph: works out extents and memory, then runs one kernel after another.
+//
+// Memory: everything a call needs besides its results is one block, cut into the slots of the
+// memory plan; their sizes are computed here when they depend on symbols. Sizes are computed with
+// overflow checks; extents of 0 make any product 0 whatever the others are.
+
+#include "compiler/codegen/host.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "compiler/codegen/cpu/matmul.h"
+#include "kiln/runtime/abi.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+namespace kiln::compiler {
+
+namespace {
+
+// A kernel is worth another thread when it has at least this many vector instructions to run there.
+constexpr double kGrainCost = 16384;
+
+llvm::Constant* text_constant(llvm::Module& module, const std::string& text) {
+  llvm::Constant* data = llvm::ConstantDataArray::getString(module.getContext(), text);
+  auto* global = new llvm::GlobalVariable(module, data->getType(), /*isConstant=*/true,
+                                          llvm::GlobalValue::PrivateLinkage, data, "text");
+  global->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+  return global;
+}
+
+class HostEmitter {
+ public:
+  HostEmitter(llvm::Module& module, const Isa& isa, const Program& program,
+              const std::vector<Step>& steps, const MemoryPlan& plan, const KernelSymbols& symbols,
+              LocationTable& locations, const std::string& symbol)
+      : f_(module, isa, symbol, llvm::Type::getVoidTy(module.getContext()),
+           {llvm::PointerType::get(module.getContext(), 0)}, FunctionBuilder::Linkage::entry),
+        program_(program),
+        steps_(steps),
+        plan_(plan),
+        symbols_(symbols),
+        locations_(locations),
+        call_(f_.argument(0)) {}
+
+  void emit() {
+    load_symbols();
+    allocate();
+    std::size_t slots = 1;
+    for_each_step(steps_, [&](const Step& step) {
+      if (step.kernel) slots = std::max(slots, signature_of(*step.kernel, program_).slots() + 1);
+    });
+    slots_ = f_.stack_slot(f_.b.getInt64Ty(), static_cast<std::int64_t>(slots), 16);
+    emit_steps(steps_);
+    f_.b.CreateRetVoid();
+    f_.finish();
+  }
+
+ private:
+  void emit_steps(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      if (step.check) check(*step.check);
+      if (step.kernel) launch(*step.kernel);
+      if (step.define) symbol_values_[step.define->symbol] = dim(step.define->value);
+      if (step.read) read(*step.read);
+      if (step.print) print(*step.print);
+      if (step.condition) condition(*step.condition);
+      if (step.loop) loop(*step.loop);
+    }
+  }
+
+  /// Steps of a region: what is computed inside does not reach the code behind it.
+  void emit_region(const std::vector<Step>& steps) {
+    auto dims = dims_;
+    auto symbols = symbol_values_;
+    auto pointers = pointers_;
+    emit_steps(steps);
+    dims_ = std::move(dims);
+    symbol_values_ = std::move(symbols);
+    pointers_ = std::move(pointers);
+  }
+
+  llvm::Value* predicate(int tensor) {
+    llvm::Value* raw = f_.b.CreateAlignedLoad(f_.b.getInt8Ty(), pointer_of(tensor), llvm::Align(1));
+    return f_.b.CreateICmpNE(raw, f_.b.getInt8(0));
+  }
+
+  void condition(const Condition& condition) {
+    f_.branch(
+        predicate(condition.predicate),
+        [&] {
+          emit_region(condition.then_steps);
+          return Values{};
+        },
+        [&] {
+          emit_region(condition.else_steps);
+          return Values{};
+        });
+  }
+
+  void loop(const Loop& loop) {
+    llvm::LLVMContext& context = f_.b.getContext();
+    auto* head = llvm::BasicBlock::Create(context, "while", f_.function);
+    auto* body = llvm::BasicBlock::Create(context, "do", f_.function);
+    auto* after = llvm::BasicBlock::Create(context, "done", f_.function);
+    f_.b.CreateBr(head);
+    f_.b.SetInsertPoint(head);
+    auto dims = dims_;
+    auto symbols = symbol_values_;
+    auto pointers = pointers_;
+    emit_steps(loop.test);
+    f_.b.CreateCondBr(predicate(loop.predicate), body, after);
+    f_.b.SetInsertPoint(body);
+    emit_region(loop.body);
+    f_.b.CreateBr(head);
+    f_.b.SetInsertPoint(after);
+    dims_ = std::move(dims);
+    symbol_values_ = std::move(symbols);
+    pointers_ = std::move(pointers);
+  }
+
+  void read(const ReadScalar& read) {
+    DType dtype = program_.tensors[static_cast<std::size_t>(read.tensor)].dtype;
+    llvm::Value* raw =
+        f_.b.CreateAlignedLoad(f_.lower.memory_type(dtype, 1), pointer_of(read.tensor),
+                               llvm::Align(static_cast<std::uint64_t>(dtype.size_in_bytes())));
+    llvm::Value* value = dtype.is_signed_integral()
+                             ? f_.b.CreateSExtOrTrunc(raw, f_.b.getInt64Ty())
+                             : f_.b.CreateZExtOrTrunc(raw, f_.b.getInt64Ty());
+    if (read.wrap)
+      value = f_.b.CreateSelect(f_.b.CreateICmpSLT(value, f_.i64(0)),
+                                f_.b.CreateAdd(value, dim(*read.wrap)), value);
+    symbol_values_[read.symbol] = value;
+  }
+
+  void print(const Print& print) {
+    llvm::Value* label = text_constant(f_.module, print.label);
+    if (print.tensor < 0) {
+      // A text is a tensor of bytes without extents: rank -1.
+      runtime_call(
+          offsetof(KilnRuntime, print_tensor), f_.b.getVoidTy(),
+          {call_, label, f_.b.getInt32(DType::uint8), f_.b.getInt32(~0u),
+           llvm::ConstantPointerNull::get(f_.b.getPtrTy()), text_constant(f_.module, print.text)});
+      return;
+    }
+    const Tensor& tensor = program_.tensors[static_cast<std::size_t>(print.tensor)];
+    runtime_call(offsetof(KilnRuntime, print_tensor), f_.b.getVoidTy(),
+                 {call_, label, f_.b.getInt32(static_cast<std::uint32_t>(tensor.dtype.code())),
+                  f_.b.getInt32(static_cast<std::uint32_t>(tensor.shape.size())),
+                  extents_of(tensor), pointer_of(print.tensor)});
+  }
+
+  llvm::Value* extents_of(const Tensor& tensor) {
+    auto rank = static_cast<std::int64_t>(tensor.shape.size());
+    llvm::Value* extents = f_.stack_slot(f_.b.getInt64Ty(), std::max<std::int64_t>(1, rank), 8);
+    for (std::int64_t i = 0; i < rank; ++i)
+      f_.b.CreateStore(dim(tensor.shape[static_cast<std::size_t>(i)]),
+                       f_.element(f_.b.getInt64Ty(), extents, f_.i64(i)));
+    return extents;
+  }
+
+  llvm::Value* field(std::size_t offset, llvm::Type* type) {
+    llvm::Value* pointer =
+        f_.element(f_.b.getInt8Ty(), call_, f_.i64(static_cast<std::int64_t>(offset)));
+    return f_.b.CreateAlignedLoad(type, pointer, llvm::Align(8));
+  }
+
+  llvm::Value* item(llvm::Type* type, llvm::Value* array, std::int64_t index) {
+    return f_.b.CreateAlignedLoad(type, f_.element(type, array, f_.i64(index)), llvm::Align(8));
+  }
+
+  // --- Extents. ---
+
+  void load_symbols() {
+    if (program_.graph->parameters.empty() || &steps_ == &program_.init) return;
+    llvm::Value* values = field(offsetof(KilnCall, symbols), f_.b.getPtrTy());
+    for (std::size_t i = 0; i < program_.graph->parameters.size(); ++i)
+      symbol_values_[program_.graph->parameters[i]] =
+          item(f_.b.getInt64Ty(), values, static_cast<std::int64_t>(i));
+  }
+
+  llvm::Value* dim(const Dim& d) {
+    if (d.is_static()) return f_.i64(d.value());
+    std::string key = d.to_string();
+    if (auto it = dims_.find(key); it != dims_.end()) return it->second;
+    llvm::Value* sum = nullptr;
+    for (const graph::DimTerm& term : d.terms()) {
+      llvm::Value* product = nullptr;
+      for (const graph::DimAtom& atom : term.atoms) {
+        llvm::Value* factor = nullptr;
+        if (atom.is_symbol()) {
+          auto it = symbol_values_.find(atom.symbol);
+          KILN_CHECK(it != symbol_values_.end(), "no value for the symbol " + atom.symbol);
+          factor = it->second;
+        } else {
+          factor = floor_div(dim(atom.numerator), dim(atom.denominator));
+        }
+        product = product ? f_.b.CreateMul(product, factor) : factor;
+      }
+      llvm::Value* scaled = !product ? f_.i64(term.coefficient)
+                            : term.coefficient == 1
+                                ? product
+                                : f_.b.CreateMul(product, f_.i64(term.coefficient));
+      sum = sum ? f_.b.CreateAdd(sum, scaled) : scaled;
+    }
+    if (!sum) sum = f_.i64(0);
+    dims_[key] = sum;
+    return sum;
+  }
+
+  llvm::Value* floor_div(llvm::Value* a, llvm::Value* b) {
+    if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(b);
+        constant && constant->getValue().isPowerOf2())
+      return f_.b.CreateAShr(a, f_.i64(constant->getValue().exactLogBase2()));
+    // A divisor of 0 stands for an extent that nothing is computed with.
+    llvm::Value* divisor = f_.b.CreateSelect(f_.b.CreateICmpEQ(b, f_.i64(0)), f_.i64(1), b);
+    llvm::Value* quotient = f_.b.CreateSDiv(a, divisor);
+    llvm::Value* rest = f_.b.CreateSub(a, f_.b.CreateMul(quotient, divisor));
+    llvm::Value* adjust =
+        f_.b.CreateAnd(f_.b.CreateICmpNE(rest, f_.i64(0)),
+                       f_.b.CreateICmpSLT(f_.b.CreateXor(rest, divisor), f_.i64(0)));
+    return f_.b.CreateSub(quotient, f_.b.CreateZExt(adjust, f_.b.getInt64Ty()));
+  }
+
+  /// Bytes of a tensor, rounded up to 64; a size beyond 2^62 ends the call.
+  llvm::Value* bytes_of(const Tensor& tensor) {
+    Dim elements = tensor.num_elements();
+    int size = tensor.dtype.size_in_bytes();
+    if (elements.is_static()) return f_.i64((elements.value() * size + 63) / 64 * 64);
+    std::vector<Dim> factors = tensor.shape;
+    llvm::Value* product = f_.i64(size);
+    llvm::Value* overflow = f_.b.getFalse();
+    llvm::Value* empty = f_.b.getFalse();
+    auto times = [&](llvm::Value* factor) {
+      llvm::Value* pair =
+          f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smul_with_overflow, product, factor);
+      product = f_.b.CreateExtractValue(pair, 0);
+      overflow = f_.b.CreateOr(overflow, f_.b.CreateExtractValue(pair, 1));
+      empty = f_.b.CreateOr(empty, f_.b.CreateICmpEQ(factor, f_.i64(0)));
+    };
+    if (tensor.elements)
+      times(dim(*tensor.elements));
+    else
+      for (const Dim& factor : factors) times(dim(factor));
+    llvm::Value* too_large =
+        f_.b.CreateOr(overflow, f_.b.CreateICmpUGT(product, f_.i64(std::int64_t{1} << 62)));
+    too_large = f_.b.CreateAnd(too_large, f_.b.CreateNot(empty));
+    product = f_.b.CreateSelect(empty, f_.i64(0), product);
+    f_.when(
+        too_large,
+        [&] {
+          std::string shape;
+          std::vector<Dim> values;
+          for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+            shape += format("{}{{{}}}", i ? ", " : "", i);
+            values.push_back(tensor.shape[i]);
+          }
+          fail(format("an intermediate value of shape [{}] does not fit the address space", shape),
+               values, nullptr, KILN_VALUE_ERROR);
+        },
+        /*unlikely=*/true);
+    return f_.b.CreateAnd(f_.b.CreateAdd(product, f_.i64(63)), f_.i64(-64));
+  }
+
+  // --- Failures. ---
+
+  llvm::Constant* failure(const std::string& entry, const std::string& sentence,
+                          const graph::ir::Op* origin, int error_class) {
+    std::int32_t location = origin ? locations_.number(*origin, program_.graph->name) : -1;
+    llvm::LLVMContext& context = f_.b.getContext();
+    llvm::Type* pointer = f_.b.getPtrTy();
+    auto* type =
+        llvm::StructType::get(context, {pointer, pointer, f_.b.getInt32Ty(), f_.b.getInt32Ty()});
+    llvm::Constant* value = llvm::ConstantStruct::get(
+        type, {text_constant(f_.module, entry), text_constant(f_.module, sentence),
+               f_.b.getInt32(static_cast<std::uint32_t>(location)),
+               f_.b.getInt32(static_cast<std::uint32_t>(error_class))});
+    return new llvm::GlobalVariable(f_.module, type, /*isConstant=*/true,
+                                    llvm::GlobalValue::PrivateLinkage, value, "failure");
+  }
+
+  void fail(const std::string& sentence, const std::vector<Dim>& values,
+            const graph::ir::Op* origin, int error_class) {
+    llvm::Value* array = f_.stack_slot(
+        f_.b.getInt64Ty(), std::max<std::int64_t>(1, static_cast<std::int64_t>(values.size())), 8);
+    // What is computed on the way out must not be remembered for the way on.
+    auto dims = dims_;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      f_.b.CreateStore(dim(values[i]),
+                       f_.element(f_.b.getInt64Ty(), array, f_.i64(static_cast<std::int64_t>(i))));
+    dims_ = std::move(dims);
+    emit_fail(f_, call_, failure(program_.graph->name, sentence, origin, error_class), array,
+              static_cast<std::int64_t>(values.size()));
+  }
+
+  void check(const Check& check) {
+    llvm::Value* left = dim(check.left);
+    llvm::Value* right = dim(check.right);
+    llvm::Value* broken = nullptr;
+    switch (check.relation) {
+      case Check::Relation::equal:
+        broken = f_.b.CreateICmpNE(left, right);
+        break;
+      case Check::Relation::at_least:
+        broken = f_.b.CreateICmpSLT(left, right);
+        break;
+      case Check::Relation::at_most:
+        broken = f_.b.CreateICmpSGT(left, right);
+        break;
+      case Check::Relation::divides:
+        broken = f_.b.CreateICmpNE(f_.b.CreateSRem(right, left), f_.i64(0));
+        break;
+    }
+    f_.when(
+        broken, [&] { fail(check.sentence, check.values, check.origin, KILN_VALUE_ERROR); },
+        /*unlikely=*/true);
+  }
+
+  // --- Memory. ---
+
+  llvm::Value* runtime_call(std::size_t field_offset, llvm::Type* result,
+                            const std::vector<llvm::Value*>& arguments) {
+    std::vector<llvm::Type*> types;
+    for (llvm::Value* argument : arguments) types.push_back(argument->getType());
+    return f_.b.CreateCall(llvm::FunctionType::get(result, types, false),
+                           runtime_function(f_, call_, field_offset), arguments);
+  }
+
+  void allocate() {
+    pointers_.assign(program_.tensors.size(), nullptr);
+    llvm::Type* pointer = f_.b.getPtrTy();
+    if (&steps_ == &program_.run) {
+      // Extents and sizes that the slots need are worked out before anything is allocated.
+      std::vector<llvm::Value*> offsets;
+      llvm::Value* total = f_.i64(0);
+      for (const MemoryPlan::Slot& slot : plan_.slots) {
+        llvm::Value* size = nullptr;
+        std::vector<std::string> seen;
+        for (int id : slot.tensors) {
+          const Tensor& tensor = program_.tensors[static_cast<std::size_t>(id)];
+          std::string key =
+              format("{}*{}", tensor.num_elements().to_string(), tensor.dtype.size_in_bytes());
+          if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
+          seen.push_back(key);
+          llvm::Value* bytes = bytes_of(tensor);
+          size = size ? f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, size, bytes) : bytes;
+        }
+        offsets.push_back(total);
+        total = f_.b.CreateAdd(total, size ? size : f_.i64(0));
+      }
+      scratch_offset_ = total;
+      total = f_.b.CreateAdd(total, scratch_bytes());
+      bool needed = !plan_.slots.empty() || has_scratch_;
+      if (needed)
+        workspace_ = runtime_call(offsetof(KilnRuntime, allocate), pointer, {call_, total});
+      for (std::size_t id = 0; id < program_.tensors.size(); ++id)
+        if (plan_.slot_of[id] >= 0)
+          pointers_[id] = f_.element(f_.b.getInt8Ty(), workspace_,
+                                     offsets[static_cast<std::size_t>(plan_.slot_of[id])]);
+    } else {
+      scratch_offset_ = f_.i64(0);
+      llvm::Value* bytes = scratch_bytes();
+      if (has_scratch_)
+        workspace_ = runtime_call(offsetof(KilnRuntime, allocate), pointer, {call_, bytes});
+    }
+  }
+
+  llvm::Value* scratch_bytes() {
+    llvm::Value* most = nullptr;
+    for_each_step(steps_, [&](const Step& step) {
+      if (!step.kernel) return;
+      KernelLaunch launch = launch_of(*step.kernel, program_, f_.isa);
+      if (!launch.has_scratch) return;
+      has_scratch_ = true;
+      for (const std::string& symbol : launch.scratch_bytes.parameters())
+        if (!symbol_values_.count(symbol)) return;  // allocated at the launch
+      llvm::Value* bytes = dim(launch.scratch_bytes);
+      most = most ? f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, most, bytes) : bytes;
+    });
+    if (!most) return f_.i64(0);
+    return f_.b.CreateMul(most, field(offsetof(KilnCall, num_threads), f_.b.getInt64Ty()));
+  }
+
+  llvm::Value* pointer_of(int id) {
+    llvm::Value*& known = pointers_[static_cast<std::size_t>(id)];
+    if (known) return known;
+    const Tensor& tensor = program_.tensors[static_cast<std::size_t>(id)];
+    llvm::Type* pointer = f_.b.getPtrTy();
+    switch (tensor.storage) {
+      case Tensor::Storage::input:
+        known = item(pointer, field(offsetof(KilnCall, inputs), pointer), tensor.number);
+        break;
+      case Tensor::Storage::weight:
+        known = item(pointer, field(offsetof(KilnCall, weights), pointer), tensor.number);
+        break;
+      case Tensor::Storage::constant:
+        known = f_.element(f_.b.getInt8Ty(), field(offsetof(KilnCall, constants), pointer),
+                           f_.i64(tensor.number));
+        break;
+      case Tensor::Storage::prepared:
+        if (&steps_ == &program_.init)
+          known = runtime_call(offsetof(KilnRuntime, allocate_prepared), pointer,
+                               {call_, f_.i64(tensor.number), bytes_of(tensor)});
+        else
+          known = item(pointer, field(offsetof(KilnCall, prepared), pointer), tensor.number);
+        break;
+      case Tensor::Storage::output: {
+        known = runtime_call(offsetof(KilnRuntime, allocate_output), pointer,
+                             {call_, f_.i64(tensor.number), extents_of(tensor)});
+        break;
+      }
+      case Tensor::Storage::temporary:
+        // Its size was not known when the others were laid out.
+        known = runtime_call(offsetof(KilnRuntime, allocate), pointer, {call_, bytes_of(tensor)});
+        break;
+    }
+    return known;
+  }
+
+  // --- Kernels. ---
+
+  void store_slot(std::size_t slot, llvm::Value* value) {
+    f_.b.CreateAlignedStore(
+        value, f_.element(f_.b.getInt64Ty(), slots_, f_.i64(static_cast<std::int64_t>(slot))),
+        llvm::Align(8));
+  }
+
+  llvm::Value* scratch_of(const KernelLaunch& launch) {
+    const auto& parameters = program_.graph->parameters;
+    for (const std::string& symbol : launch.scratch_bytes.parameters())
+      if (std::find(parameters.begin(), parameters.end(), symbol) == parameters.end())
+        return runtime_call(
+            offsetof(KilnRuntime, allocate), f_.b.getPtrTy(),
+            {call_, f_.b.CreateMul(dim(launch.scratch_bytes),
+                                   field(offsetof(KilnCall, num_threads), f_.b.getInt64Ty()))});
+    return f_.element(f_.b.getInt8Ty(), workspace_, scratch_offset_);
+  }
+
+  void launch(const Kernel& kernel) {
+    KernelSignature signature = signature_of(kernel, program_);
+    KernelLaunch launch = launch_of(kernel, program_, f_.isa);
+    std::size_t slot = 0;
+    store_slot(slot++, call_);
+    for (int id : signature.tensors) store_slot(slot++, pointer_of(id));
+    for (const Dim& d : signature.dims) store_slot(slot++, dim(d));
+    for (const graph::ir::Op* origin : signature.origins)
+      store_slot(slot++, failure(kernel.name, sentence_of(*origin), origin, KILN_VALUE_ERROR));
+    if (launch.has_scratch) store_slot(slot++, scratch_of(launch));
+
+    llvm::Value* count = f_.i64(1);
+    for (const Dim& units : launch.units) count = f_.b.CreateMul(count, dim(units));
+    if (launch.product)
+      count = f_.b.CreateMul(count,
+                             matmul_unit_count(f_, kernel.product_dtype, dim(launch.product->first),
+                                               dim(launch.product->second)));
+    llvm::FunctionType* type = llvm::FunctionType::get(
+        f_.b.getVoidTy(),
+        {f_.b.getPtrTy(), f_.b.getInt64Ty(), f_.b.getInt64Ty(), f_.b.getInt64Ty()}, false);
+    llvm::FunctionCallee callee = f_.module.getOrInsertFunction(symbols_.at(&kernel), type);
+    llvm::cast<llvm::Function>(callee.getCallee())
+        ->setVisibility(llvm::GlobalValue::HiddenVisibility);
+    auto inline_call = [&] {
+      f_.b.CreateCall(callee, {slots_, f_.i64(0), count, f_.i64(0)});
+      return Values{};
+    };
+
+    llvm::Value* grain = grain_of(launch);
+    if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(count)) {
+      if (known->isZero()) return;
+      auto* known_grain = llvm::dyn_cast<llvm::ConstantInt>(grain);
+      if (known->isOne() || (known_grain && known->getSExtValue() <= known_grain->getSExtValue())) {
+        inline_call();
+        return;
+      }
+    }
+    llvm::Value* threads = field(offsetof(KilnCall, num_threads), f_.b.getInt64Ty());
+    llvm::Value* alone =
+        f_.b.CreateOr(f_.b.CreateICmpSLE(count, grain), f_.b.CreateICmpEQ(threads, f_.i64(1)));
+    f_.branch(alone, inline_call, [&] {
+      runtime_call(offsetof(KilnRuntime, parallel_for), f_.b.getVoidTy(),
+                   {call_, callee.getCallee(), slots_, count, grain});
+      return Values{};
+    });
+  }
+
+  /// Iterations that are worth handing to another thread, a multiple of the launch's own grain.
+  llvm::Value* grain_of(const KernelLaunch& launch) {
+    auto rounded = [&](double iterations) {
+      auto whole = static_cast<std::int64_t>(std::max(iterations, 1.0));
+      return (whole + launch.grain - 1) / launch.grain * launch.grain;
+    };
+    if (launch.unit_length.is_static()) {
+      double length = std::max<double>(1, static_cast<double>(launch.unit_length.value()));
+      return f_.i64(rounded(kGrainCost / (launch.unit_cost * length)));
+    }
+    llvm::Value* length =
+        f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, dim(launch.unit_length), f_.i64(1));
+    llvm::Value* budget =
+        f_.i64(static_cast<std::int64_t>(std::max(1.0, kGrainCost / launch.unit_cost)));
+    llvm::Value* grain = f_.b.CreateAdd(f_.b.CreateUDiv(budget, length), f_.i64(1));
+    return launch.grain == 1 ? grain : f_.b.CreateMul(grain, f_.i64(launch.grain));
+  }
+
+  static std::string sentence_of(const graph::ir::Op& op) {
+    return format("{}: index {{0}} is out of bounds for axis {{1}} with size {{2}}",
+                  graph::to_string(op.kind));
+  }
+
+  FunctionBuilder f_;
+  const Program& program_;
+  const std::vector<Step>& steps_;
+  const MemoryPlan& plan_;
+  const KernelSymbols& symbols_;
+  LocationTable& locations_;
+  llvm::Value* call_;
+  llvm::Value* slots_ = nullptr;
+  llvm::Value* workspace_ = nullptr;
+  llvm::Value* scratch_offset_ = nullptr;
+  bool has_scratch_ = false;
+  std::map<std::string, llvm::Value*> symbol_values_;
+  std::map<std::string, llvm::Value*> dims_;
+  std::vector<llvm::Value*> pointers_;
+};
+
+}  // namespace
+
+std::int32_t LocationTable::number(const graph::ir::Op& op, const std::string& graph) {
+  auto [it, fresh] = numbers_.try_emplace(&op, static_cast<std::int32_t>(locations_.size()));
+  if (fresh) {
+    runtime::ProgramLocation location;
+    location.op = std::string(graph::to_string(op.kind));
+    location.graph = graph;
+    if (op.location && !op.location->empty()) {
+      const graph::ir::SourceFrame& frame = op.location->front();
+      location.text = format("{}:{}", frame.file, frame.line);
+      if (!frame.text.empty()) {
+        location.text = "Source Traceback:\n";
+        for (const graph::ir::SourceFrame& each : *op.location)
+          location.text += format("  {}:{}\n    {}\n", each.file, each.line, each.text);
+      }
+    }
+    locations_.push_back(std::move(location));
+  }
+  return it->second;
+}
+
+void emit_entry(llvm::Module& module, const Isa& isa, const Program& program,
+                const std::vector<Step>& steps, const MemoryPlan& plan,
+                const KernelSymbols& symbols, LocationTable& locations, const std::string& symbol) {
+  HostEmitter(module, isa, program, steps, plan, symbols, locations, symbol).emit();
+}
+
+}  // namespace kiln::compiler

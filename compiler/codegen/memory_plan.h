@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/program.h"
+
+namespace kiln::compiler {
+
+/// Which tensors share memory. Temporaries whose lives do not overlap share a slot; the result of a
+/// kernel takes over the slot of an operand that dies there when every access to both is to the
+/// same element.
+struct MemoryPlan {
+  struct Slot {
+    std::vector<int> tensors;
+  };
+  std::vector<Slot> slots;
+  std::vector<int> slot_of;  // by tensor, -1 for what is no temporary
+};
+
+MemoryPlan plan_memory(const Program& program);
+
+}  // namespace kiln::compiler

@@ -1,0 +1,307 @@
+// libkiln_compiler: a module of graphs becomes the contents of an artifact.
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "compiler/codegen/host.h"
+#include "compiler/codegen/object.h"
+#include "compiler/kernels/builder.h"
+#include "compiler/kernels/merge.h"
+#include "compiler/link.h"
+#include "compiler/passes/passes.h"
+#include "compiler/target.h"
+#include "kiln/runtime/compiler_interface.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+namespace kiln::compiler {
+
+namespace ir = graph::ir;
+
+namespace {
+
+std::string kernel_name(const Kernel& kernel) {
+  std::string name = kernel.kind == Kernel::Kind::pack ? "pack" : "";
+  int parts = 0;
+  std::string_view before;
+  for (const ir::Op* op : kernel.ops) {
+    std::string_view part = graph::to_string(op->kind);
+    if (op->has_attribute(kExpandedFrom)) part = op->attribute<std::string>(kExpandedFrom);
+    if (part == before || op->kind == graph::OpKind::constant) continue;
+    before = part;
+    if (++parts > 6) break;
+    if (!name.empty()) name += '_';
+    for (char c : part) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  }
+  return name.empty() ? "copy" : name;
+}
+
+/// One kernel to compile, shared by every kernel with the same key.
+struct UniqueKernel {
+  const Kernel* kernel = nullptr;
+  const Program* program = nullptr;
+  std::string symbol;
+};
+
+/// Everything between a module and its artifact.
+class Compilation {
+ public:
+  Compilation(const ir::Module& module, const runtime::CompileOptions& options)
+      : options_(options), isa_(resolve_isa(options.cpu_target)), module_(ir::clone(module)) {}
+
+  runtime::ArtifactContents run() {
+    for (const auto& graph : module_->graphs)
+      if (!graph->is_subgraph) graphs_.push_back(graph.get());
+    for (ir::Graph* graph : graphs_) {
+      if (!graph->terminator())
+        throw RuntimeError(
+            format("Failed to compile the model. Graph '{}' was never terminated by "
+                   "a call to output.",
+                   graph->name));
+      report("graph " + graph->name);
+      programs_.push_back(std::make_unique<Program>(make_program(*graph)));
+    }
+    collect_kernels();
+    runtime::ArtifactContents contents;
+    runtime::CodeImage image;
+    image.target = cpu_target_of(isa_, options_.cpu_target);
+    image.elf = make_image(contents);
+    contents.images.push_back(std::move(image));
+    contents.constants = constants_.take();
+    contents.locations = locations_.take();
+    contents.plan_json = plan();
+    return contents;
+  }
+
+ private:
+  void report(const std::string& what) {
+    std::lock_guard lock(progress_mutex_);
+    if (options_.progress && !options_.progress({done_, total_, what})) cancelled_ = true;
+    if (cancelled_) throw RuntimeError("The compilation was cancelled.");
+  }
+
+  Program make_program(ir::Graph& graph) {
+    inline_calls(graph);
+    // ATT find_attention(graph);
+    expand(graph);
+    remove_dead_ops(graph);
+    Program program = build_program(graph, isa_, constants_);
+    merge_kernels(program);
+    for (std::vector<Step>* steps : {&program.init, &program.run})
+      for_each_step(*steps, [&](Step& step) {
+        if (!step.kernel) return;
+        collapse_axes(*step.kernel, program);
+        step.kernel->name = kernel_name(*step.kernel);
+      });
+    return program;
+  }
+
+  void collect_kernels() {
+    std::map<std::string, std::string> symbol_of_key;
+    for (const auto& program : programs_)
+      for (const std::vector<Step>* steps : {&program->init, &program->run})
+        for_each_step(*steps, [&](const Step& step) {
+          if (!step.kernel) return;
+          std::string key = signature_of(*step.kernel, *program).key;
+          auto [it, fresh] = symbol_of_key.try_emplace(
+              std::move(key), format("kernel{}_{}", unique_.size(), step.kernel->name));
+          if (fresh) unique_.push_back({step.kernel.get(), program.get(), it->second});
+          symbols_[step.kernel.get()] = it->second;
+        });
+    total_ = static_cast<int>(unique_.size()) + 1;
+  }
+
+  std::vector<std::byte> make_image(runtime::ArtifactContents& contents) {
+    std::vector<std::vector<std::byte>> objects(unique_.size() + 1);
+    std::vector<std::string> exported;
+    make_hosts(contents, objects.back(), exported);
+    std::atomic<std::size_t> next{0};
+    std::mutex mutex;
+    std::exception_ptr failure;
+    auto work = [&] {
+      for (std::size_t i; (i = next++) < unique_.size();) {
+        try {
+          report("kernel " + unique_[i].kernel->name);
+          llvm::LLVMContext context;
+          auto module = make_module(context, unique_[i].symbol, isa_);
+          emit_kernel(*module, isa_, *unique_[i].kernel, *unique_[i].program, unique_[i].symbol);
+          objects[i] = emit_object(*module, isa_);
+          std::lock_guard lock(progress_mutex_);
+          ++done_;
+        } catch (...) {
+          std::lock_guard lock(mutex);
+          if (!failure) failure = std::current_exception();
+          next = unique_.size();
+        }
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int t = 1; t < std::min<int>(options_.num_threads, static_cast<int>(unique_.size())); ++t)
+      threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
+    if (failure) std::rethrow_exception(failure);
+    report("link");
+    return link_image(objects, exported);
+  }
+
+  void make_hosts(runtime::ArtifactContents& contents, std::vector<std::byte>& object,
+                  std::vector<std::string>& exported) {
+    llvm::LLVMContext context;
+    auto module = make_module(context, "host", isa_);
+    for (std::size_t g = 0; g < programs_.size(); ++g) {
+      const Program& program = *programs_[g];
+      runtime::GraphSignature signature = signature_of_graph(program);
+      MemoryPlan plan = plan_memory(program);
+      signature.run_symbol = format("kiln_run_{}", g);
+      emit_entry(*module, isa_, program, program.run, plan, symbols_, locations_,
+                 signature.run_symbol);
+      exported.push_back(signature.run_symbol);
+      if (!program.init.empty()) {
+        signature.init_symbol = format("kiln_init_{}", g);
+        emit_entry(*module, isa_, program, program.init, plan, symbols_, locations_,
+                   signature.init_symbol);
+        exported.push_back(signature.init_symbol);
+      }
+      add_weights(program, signature, contents);
+      contents.graphs.push_back(std::move(signature));
+    }
+    object = emit_object(*module, isa_);
+  }
+
+  static runtime::TensorSignature tensor_signature(const std::string& name,
+                                                   const graph::Type& type) {
+    const graph::ShapedType& shaped = type.shaped();
+    return {name, shaped.dtype, shaped.shape, shaped.device, type.is_buffer()};
+  }
+
+  static runtime::GraphSignature signature_of_graph(const Program& program) {
+    const ir::Graph& graph = *program.graph;
+    runtime::GraphSignature signature;
+    signature.name = graph.name;
+    signature.symbols = graph.parameters;
+    signature.prepared_slots = static_cast<std::uint32_t>(program.prepared_slots);
+    std::size_t n = 0;
+    auto name = [](const std::vector<std::string>& names, std::size_t i, std::string_view stem) {
+      return i < names.size() ? names[i] : format("{}{}", stem, i);
+    };
+    for (const auto& argument : graph.body->arguments) {
+      if (argument->type.is_chain()) continue;
+      signature.inputs.push_back(
+          tensor_signature(name(graph.argument_names, n, "input"), argument->type));
+      ++n;
+    }
+    n = 0;
+    for (const ir::Value* result : graph.terminator()->operands) {
+      if (!result->type.is_tensor()) continue;
+      signature.outputs.push_back(
+          tensor_signature(name(graph.result_names, n, "output"), result->type));
+      ++n;
+    }
+    for (const Step& step : program.run)
+      for (int id : accesses_of(step).writes)
+        signature.writes_inputs =
+            signature.writes_inputs ||
+            program.tensors[static_cast<std::size_t>(id)].storage == Tensor::Storage::input;
+    return signature;
+  }
+
+  void add_weights(const Program& program, runtime::GraphSignature& signature,
+                   runtime::ArtifactContents& contents) {
+    for (std::size_t n = 0; n < program.weights.size(); ++n) {
+      const std::string& name = program.weights[n];
+      const Tensor* tensor = nullptr;
+      for (const Tensor& t : program.tensors)
+        if (t.storage == Tensor::Storage::weight && t.number == static_cast<std::int64_t>(n))
+          tensor = &t;
+      auto it = std::find_if(contents.weights.begin(), contents.weights.end(),
+                             [&](const runtime::WeightSignature& w) { return w.name == name; });
+      graph::Shape shape(tensor->shape);
+      if (it != contents.weights.end() && (it->dtype != tensor->dtype || it->shape != shape))
+        throw RuntimeError(
+            format("Failed to compile the model. Weight '{}' is declared twice with "
+                   "different types: {} {} and {} {}.",
+                   name, it->dtype.text_name(), it->shape.to_string(), tensor->dtype.text_name(),
+                   shape.to_string()));
+      if (it == contents.weights.end()) {
+        runtime::WeightSignature weight{
+            name,        tensor->dtype, shape, graph::DeviceRef::CPU(), tensor->dtype.alignment(),
+            std::nullopt};
+        contents.weights.push_back(std::move(weight));
+        it = contents.weights.end() - 1;
+      }
+      signature.weights.push_back(static_cast<std::uint32_t>(it - contents.weights.begin()));
+    }
+  }
+
+  std::string plan() const {
+    nlohmann::json kernels = nlohmann::json::array();
+    for (const auto& program : programs_)
+      for (const std::vector<Step>* steps : {&program->init, &program->run})
+        for_each_step(*steps, [&](const Step& step) {
+          if (!step.kernel) return;
+          nlohmann::json ops = nlohmann::json::array();
+          for (const ir::Op* op : step.kernel->ops) {
+            if (op->kind == graph::OpKind::constant) continue;
+            std::string part(graph::to_string(op->kind));
+            if (op->has_attribute(kExpandedFrom)) part = op->attribute<std::string>(kExpandedFrom);
+            if (ops.empty() || ops.back() != part) ops.push_back(part);
+          }
+          nlohmann::json extents = nlohmann::json::array();
+          for (std::size_t k = 0; k < step.kernel->axes.size(); ++k)
+            extents.push_back(step.kernel->extent(k).to_string());
+          kernels.push_back({{"graph", program->graph->name},
+                             {"name", step.kernel->name},
+                             {"symbol", symbols_.at(step.kernel.get())},
+                             {"stage", steps == &program->init ? "init" : "run"},
+                             {"ops", ops},
+                             {"extents", extents}});
+        });
+    return nlohmann::json{{"kernels", kernels}}.dump();
+  }
+
+  const runtime::CompileOptions& options_;
+  const Isa isa_;
+  std::unique_ptr<ir::Module> module_;
+  std::vector<ir::Graph*> graphs_;
+  std::vector<std::unique_ptr<Program>> programs_;
+  std::vector<UniqueKernel> unique_;
+  KernelSymbols symbols_;
+  ConstantPool constants_;
+  LocationTable locations_;
+  std::mutex progress_mutex_;
+  int done_ = 0;
+  int total_ = 0;
+  bool cancelled_ = false;
+};
+
+class KilnCompiler final : public runtime::Compiler {
+ public:
+  runtime::ArtifactContents compile(const ir::Module& module,
+                                    const runtime::CompileOptions& options) override {
+    return Compilation(module, options).run();
+  }
+
+  runtime::CpuTarget resolve_target(std::string_view cpu_target) override {
+    return cpu_target_of(resolve_isa(cpu_target), cpu_target);
+  }
+};
+
+}  // namespace
+
+runtime::Compiler& compiler() {
+  static KilnCompiler instance;
+  return instance;
+}
+
+}  // namespace kiln::compiler
+
+extern "C" __attribute__((visibility("default"))) kiln::runtime::Compiler* kiln_compiler_entry(
+    int version) {
+  if (version != kiln::runtime::kCompilerInterfaceVersion) return nullptr;
+  return &kiln::compiler::compiler();
+}

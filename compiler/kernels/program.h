@@ -1,0 +1,178 @@
+#pragma once
+
+// A graph on its way to code: tensors in memory, kernels that read and write them, and the steps of
+// the host function that runs the kernels.
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/expr.h"
+#include "kiln/graph/ir.h"
+
+namespace kiln::compiler {
+
+/// A dense block of memory with elements of one type.
+struct Tensor {
+  enum class Storage { input, weight, constant, temporary, output, prepared };
+  Storage storage = Storage::temporary;
+  DType dtype = DType::float32;
+  /// Extents in the order of the graph's value, and the order in which they lie in memory.
+  std::vector<Dim> shape;
+  std::vector<int> layout;
+  /// Number of the input, weight, output or prepared slot; offset of a constant in its section.
+  std::int64_t number = 0;
+  /// Elements, when that is not the product of the shape (padded panels).
+  std::optional<Dim> elements;
+  /// A temporary whose size depends on data: it is allocated when it is first written.
+  bool sized_by_data = false;
+
+  /// Steps between neighbours along each axis, in elements.
+  std::vector<Dim> strides() const;
+  Dim num_elements() const;
+};
+
+/// What a kernel stores: `value` at element `index` of `tensor`, for every point of its axes.
+struct Store {
+  int tensor = -1;
+  Index index;
+  const Expr* value = nullptr;
+};
+
+/// Where an operand of a matrix product lies: element (batch…, row, column) = offset of `tensor`.
+struct MatrixOperand {
+  int tensor = -1;
+  Index index;  // over the kernel's axes and, for the reduced one, `reduced_axis`
+};
+
+/// One loop nest.
+struct Kernel {
+  enum class Kind {
+    loops,      // every store at every point of `axes`
+    rows,       // the same, and reductions along the last axis run row by row
+    matmul,     // accumulator = Σ lhs · packed rhs; axes are batch…, row, column
+    pack,       // lays out a right operand in panels: axes are batch…, reduced, column
+    attention,  // softmax(query · keyᵀ · scale + bias) · value; axes are batch…, row, column
+  };
+  Kind kind = Kind::loops;
+  std::shared_ptr<Arena> arena = std::make_shared<Arena>();
+  std::vector<int> axes;
+  std::vector<Store> stores;
+  std::string name;                              // says what was fused, "matmul_add_gelu"
+  std::vector<const graph::ir::Op*> ops;         // in program order
+  std::vector<const graph::ir::Op*> nan_origin;  // filled for nan_check
+
+  // matmul, pack and attention
+  int reduced_axis = -1;
+  DType product_dtype = DType::float32;
+  // matmul: left operand, packed right operand (its index is the batch part only).
+  // attention: query over (batch…, row, reduced), key over (batch…, key, reduced), value over
+  // (batch…, key, column).
+  std::vector<MatrixOperand> operands;
+  int key_axis = -1;
+  const Expr* score = nullptr;  // attention: what goes into the softmax, from the accumulator
+
+  const Dim& extent(std::size_t i) const { return arena->extent(axes[i]); }
+};
+
+struct Step;
+
+/// A condition on extents that the host function checks: left relation right.
+struct Check {
+  enum class Relation { equal, at_least, at_most, divides };
+  Dim left;
+  Relation relation = Relation::equal;
+  Dim right;
+  std::string sentence;  // {0}, {1}, … are `values`
+  std::vector<Dim> values;
+  const graph::ir::Op* origin = nullptr;
+};
+
+/// Gives a symbol its value, from extents that are known by then.
+struct Define {
+  std::string symbol;
+  Dim value;
+};
+
+/// Gives a symbol the value of an integer tensor of one element.
+struct ReadScalar {
+  std::string symbol;
+  int tensor = -1;
+  /// Added to a negative value, which then counts from the end of an axis.
+  std::optional<Dim> wrap;
+};
+
+/// Runs one of two lists of steps.
+struct Condition {
+  int predicate = -1;  // a bool tensor of one element
+  std::vector<Step> then_steps;
+  std::vector<Step> else_steps;
+};
+
+/// Runs `test`, and while its tensor is true `body` and `test` again.
+struct Loop {
+  std::vector<Step> test;
+  int predicate = -1;
+  std::vector<Step> body;
+};
+
+/// Prints a tensor, or a text when `tensor` is -1.
+struct Print {
+  std::string label;
+  std::string text;
+  int tensor = -1;
+};
+
+/// One step of the host function: exactly one member is set.
+struct Step {
+  std::unique_ptr<Kernel> kernel;
+  std::unique_ptr<Check> check;
+  std::unique_ptr<Define> define;
+  std::unique_ptr<ReadScalar> read;
+  std::unique_ptr<Condition> condition;
+  std::unique_ptr<Loop> loop;
+  std::unique_ptr<Print> print;
+
+  bool empty() const {
+    return !kernel && !check && !define && !read && !condition && !loop && !print;
+  }
+};
+
+/// Calls `visit` for every step, those inside others after them.
+template <typename Steps, typename Visit>
+void for_each_step(Steps& steps, const Visit& visit) {
+  for (auto& step : steps) {
+    visit(step);
+    if (step.condition) {
+      for_each_step(step.condition->then_steps, visit);
+      for_each_step(step.condition->else_steps, visit);
+    }
+    if (step.loop) {
+      for_each_step(step.loop->test, visit);
+      for_each_step(step.loop->body, visit);
+    }
+  }
+}
+
+/// The tensors that a step reads and writes, with those of the steps inside it.
+struct Accesses {
+  std::set<int> reads;
+  std::set<int> writes;
+};
+Accesses accesses_of(const Step& step);
+
+/// The loads of a kernel, those in positions included.
+std::vector<const Expr*> loads_of(const Kernel& kernel);
+
+struct Program {
+  const graph::ir::Graph* graph = nullptr;
+  std::vector<Tensor> tensors;
+  std::vector<Step> init;  // depends on weights and constants alone
+  std::vector<Step> run;
+  std::vector<std::string> weights;  // names, by number
+  std::int64_t prepared_slots = 0;
+};
+
+}  // namespace kiln::compiler

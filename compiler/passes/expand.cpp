@@ -1,0 +1,207 @@
+#include <unordered_map>
+
+#include "compiler/passes/passes.h"
+#include "kiln/support/error.h"
+
+namespace kiln::compiler {
+
+namespace ir = graph::ir;
+using graph::OpKind;
+
+namespace {
+
+/// Rebuilds a block op by op; ops that are to be expanded are written anew at its end.
+class Expander {
+ public:
+  explicit Expander(ir::Block& block) : block_(block) {}
+
+  void run() {
+    std::vector<std::unique_ptr<ir::Op>> ops = std::move(block_.ops);
+    block_.ops.clear();
+    std::vector<std::unique_ptr<ir::Op>> retired;
+    for (auto& op : ops) {
+      for (ir::Value*& operand : op->operands)
+        if (auto it = renamed_.find(operand); it != renamed_.end()) operand = it->second;
+      for (auto& region : op->regions) Expander(*region).run();
+      origin_ = op.get();
+      ir::Value* result = expand(*op);
+      if (!result) {
+        block_.ops.push_back(std::move(op));
+        continue;
+      }
+      renamed_[op->result()] = result;
+      retired.push_back(std::move(op));
+    }
+  }
+
+ private:
+  ir::Value* expand(const ir::Op& op) {
+    if (op.has_attribute(kInsideAttention)) return nullptr;
+    switch (op.kind) {
+      case OpKind::softmax:
+        return softmax(op, /*logarithm=*/false);
+      case OpKind::logsoftmax:
+        return softmax(op, /*logarithm=*/true);
+      case OpKind::layer_norm:
+        return layer_norm(op);
+      case OpKind::rms_norm:
+        return rms_norm(op);
+      case OpKind::matmul:
+        return matmul(op);
+      default:
+        return nullptr;
+    }
+  }
+
+  ir::Value* add(OpKind kind, std::vector<ir::Value*> operands, ir::Attributes attributes = {}) {
+    ir::Op* op = ir::append_op(block_, kind, std::move(operands), std::move(attributes), {},
+                               origin_->location);
+    op->attributes[std::string(kExpandedFrom)] = std::string(graph::to_string(origin_->kind));
+    return op->result();
+  }
+
+  ir::Value* number(double value, DType dtype) {
+    auto data = std::make_shared<ir::ConstantData>();
+    auto put = [&](auto v) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(&v);
+      data->bytes.assign(bytes, bytes + sizeof v);
+    };
+    dtype == DType::float64 ? put(value) : put(static_cast<float>(value));
+    ir::Attributes attributes;
+    attributes["value"] = std::shared_ptr<const ir::ConstantData>(data);
+    return ir::append_op(block_, OpKind::constant, {}, std::move(attributes),
+                         {graph::TensorType(dtype, {}, device_)}, origin_->location)
+        ->result();
+  }
+
+  ir::Value* cast(ir::Value* x, DType dtype) {
+    if (x->type.tensor().dtype == dtype) return x;
+    return add(OpKind::cast, {x}, {{"dtype", dtype}});
+  }
+
+  /// The type that sums are made in: float32 for everything narrower.
+  static DType wide(const ir::Value* x) {
+    DType dtype = x->type.tensor().dtype;
+    return dtype == DType::float64 ? dtype : DType(DType::float32);
+  }
+
+  ir::Value* reduce(OpKind kind, ir::Value* x, std::int64_t axis) {
+    return add(kind, {x}, {{"axis", axis}});
+  }
+
+  ir::Value* softmax(const ir::Op& op, bool logarithm) {
+    ir::Value* x = op.operand(0);
+    device_ = x->type.tensor().device;
+    DType dtype = x->type.tensor().dtype;
+    DType sum_dtype = wide(x);
+    auto axis = op.attribute<std::int64_t>("axis");
+    x = cast(x, sum_dtype);
+    ir::Value* shifted = add(OpKind::sub, {x, reduce(OpKind::reduce_max, x, axis)});
+    ir::Value* exps = add(OpKind::exp, {shifted});
+    ir::Value* sum = reduce(OpKind::reduce_sum, exps, axis);
+    // The sum is at least 1, so its reciprocal is safe, and it is one division a line.
+    ir::Value* result =
+        logarithm ? add(OpKind::sub, {shifted, add(OpKind::log, {sum})})
+                  : add(OpKind::mul, {exps, add(OpKind::div, {number(1, sum_dtype), sum})});
+    return cast(result, dtype);
+  }
+
+  ir::Value* layer_norm(const ir::Op& op) {
+    ir::Value* x = op.operand(0);
+    device_ = x->type.tensor().device;
+    DType dtype = x->type.tensor().dtype;
+    DType sum_dtype = wide(x);
+    const std::int64_t axis = x->type.tensor().rank() - 1;
+    x = cast(x, sum_dtype);
+    ir::Value* centred = add(OpKind::sub, {x, reduce(OpKind::reduce_mean, x, axis)});
+    ir::Value* variance = reduce(OpKind::reduce_mean, add(OpKind::mul, {centred, centred}), axis);
+    ir::Value* scale =
+        add(OpKind::rsqrt,
+            {add(OpKind::add, {variance, number(op.attribute<double>("epsilon"), sum_dtype)})});
+    ir::Value* normal = add(OpKind::mul, {centred, scale});
+    ir::Value* result = add(OpKind::mul, {normal, cast(op.operand(1), sum_dtype)});
+    return cast(add(OpKind::add, {result, cast(op.operand(2), sum_dtype)}), dtype);
+  }
+
+  ir::Value* rms_norm(const ir::Op& op) {
+    ir::Value* x = op.operand(0);
+    device_ = x->type.tensor().device;
+    DType dtype = x->type.tensor().dtype;
+    DType sum_dtype = wide(x);
+    const std::int64_t axis = x->type.tensor().rank() - 1;
+    x = cast(x, sum_dtype);
+    ir::Value* square = reduce(OpKind::reduce_mean, add(OpKind::mul, {x, x}), axis);
+    ir::Value* scale =
+        add(OpKind::rsqrt,
+            {add(OpKind::add, {square, number(op.attribute<double>("epsilon"), sum_dtype)})});
+    ir::Value* normal = add(OpKind::mul, {x, scale});
+    const double offset = op.attribute<double>("weight_offset");
+    const bool before_cast = op.attribute<bool>("multiply_before_cast");
+    DType weight_dtype = before_cast ? sum_dtype : dtype;
+    ir::Value* weight = cast(op.operand(1), weight_dtype);
+    if (offset != 0)
+      weight = add(OpKind::add, {weight, cast(number(offset, sum_dtype), weight_dtype)});
+    return cast(add(OpKind::mul, {cast(normal, weight_dtype), weight}), dtype);
+  }
+
+  /// Halves are multiplied in float32 and rounded once.
+  ir::Value* matmul(const ir::Op& op) {
+    DType dtype = op.result()->type.tensor().dtype;
+    if (!dtype.is_float() || dtype == DType::float32 || dtype == DType::float64) return nullptr;
+    device_ = op.result()->type.tensor().device;
+    return cast(add(OpKind::matmul,
+                    {cast(op.operand(0), DType::float32), cast(op.operand(1), DType::float32)}),
+                dtype);
+  }
+
+  ir::Block& block_;
+  std::unordered_map<ir::Value*, ir::Value*> renamed_;
+  const ir::Op* origin_ = nullptr;
+  graph::DeviceRef device_;
+};
+
+bool has_side_effect(const ir::Op& op) {
+  switch (op.kind) {
+    case OpKind::output:
+    case OpKind::yield:
+    case OpKind::condition:
+    case OpKind::buffer_store:
+    case OpKind::buffer_store_slice:
+    case OpKind::print:
+    case OpKind::rebind:
+    case OpKind::call:
+    case OpKind::while_loop:
+      return true;
+    default:
+      return !op.regions.empty();
+  }
+}
+
+}  // namespace
+
+void expand(ir::Graph& graph) { Expander(*graph.body).run(); }
+
+void remove_dead_ops(ir::Graph& graph) {
+  std::vector<std::unique_ptr<ir::Op>>& ops = graph.body->ops;
+  std::unordered_map<const ir::Value*, int> uses;
+  auto count = [&](const auto& self, const ir::Op& op, int by) -> void {
+    for (const ir::Value* operand : op.operands) uses[operand] += by;
+    for (const auto& region : op.regions)
+      for (const auto& inner : region->ops) self(self, *inner, by);
+  };
+  for (const auto& op : ops) count(count, *op, 1);
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const ir::Op& op = *ops[i];
+    if (has_side_effect(op)) continue;
+    bool used = false;
+    for (const auto& result : op.results)
+      used = used || (uses[result.get()] > 0 && !result->type.is_chain());
+    if (used) continue;
+    // A load also passes its chain on, which nothing of ours reads.
+    if (op.kind == OpKind::chain_create || op.kind == OpKind::buffer_load) continue;
+    count(count, op, -1);
+    ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+}  // namespace kiln::compiler
