@@ -68,7 +68,7 @@ struct DLPackOptions {
   /// A DLPack (device type, device id) to move to.
   std::optional<std::pair<int, int>> dl_device = std::nullopt;
   std::optional<bool> copy = std::nullopt;
-  /// Version of the consumer; nullopt or major 0: an unversioned tensor.
+  /// Highest version that the consumer knows.
   std::optional<std::pair<int, int>> max_version = std::nullopt;
 };
 
@@ -178,6 +178,8 @@ class Buffer {
   /// Bytes from the first to the end of the last element of a contiguous buffer; of any other
   /// buffer the bytes its elements take when packed.
   std::size_t byte_size() const;
+  /// For float4: whether the first element is the high half of the byte at `data`.
+  bool starts_in_half_byte() const { return state_->odd_start; }
   /// Whether the start is a multiple of `alignment` bytes, by default the element type's.
   bool aligned(std::size_t alignment = 0) const;
 
@@ -232,8 +234,9 @@ class Buffer {
   /// (device type, device id) of DLPack.
   std::pair<int, int> dlpack_device() const;
   /// A tensor of which the caller owns the one reference; BufferError, ValueError as in the spec.
-  /// Versioned when `options.max_version` has major 1 or more; see `to_dlpack_unversioned`.
-  DLManagedTensorVersioned* to_dlpack(const DLPackOptions& options) const;
+  /// Its version is the lower of `options.max_version` and 1.1; consumers of a version below 1.0
+  /// take the unversioned one.
+  DLManagedTensorVersioned* to_dlpack(const DLPackOptions& options = {}) const;
   DLManagedTensor* to_dlpack_unversioned(const DLPackOptions& options = {}) const;
 
   explicit operator bool() const { return static_cast<bool>(state_); }
