@@ -1,0 +1,293 @@
+// Extents that only a call knows: checks, symbols that ops define, bounds read from tensors.
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "compiler/kernels/builder_state.h"
+#include "compiler/kernels/constants.h"
+#include "compiler/passes/passes.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+namespace kiln::compiler {
+
+void Builder::check(const ir::Op& op, const Dim& left, Check::Relation relation, const Dim& right,
+                    std::string sentence, std::vector<Dim> values) {
+  if (left.is_static() && right.is_static()) {
+    bool holds = relation == Check::Relation::equal      ? left == right
+                 : relation == Check::Relation::at_least ? left.value() >= right.value()
+                 : relation == Check::Relation::at_most  ? left.value() <= right.value()
+                                                         : right.value() % left.value() == 0;
+    if (holds) return;
+  }
+  if (left == right && relation != Check::Relation::divides) return;
+  Step step;
+  step.check = std::make_unique<Check>(
+      Check{left, relation, right, std::move(sentence), std::move(values), &op});
+  steps_->push_back(std::move(step));
+}
+
+void Builder::define(const std::string& symbol, const Dim& value) {
+  if (!known_symbols_.insert(symbol).second) return;
+  Step step;
+  step.define = std::make_unique<Define>(Define{symbol, value});
+  steps_->push_back(std::move(step));
+}
+
+bool Builder::is_known(const Dim& dim) {
+  for (const std::string& symbol : dim.parameters())
+    if (!known_symbols_.count(symbol)) return false;
+  return true;
+}
+
+Dim Builder::read_scalar(const ir::Value* value, std::optional<Dim> wrap) {
+  std::string symbol = format("kiln_scalar_{}", scalars_++);
+  known_symbols_.insert(symbol);
+  Step step;
+  step.read = std::make_unique<ReadScalar>(ReadScalar{symbol, stored(value), std::move(wrap)});
+  steps_->push_back(std::move(step));
+  return Dim(symbol);
+}
+
+int Builder::stored(const ir::Value* value) {
+  if (auto it = tensor_of_.find(value); it != tensor_of_.end()) return it->second;
+  int id = new_tensor(Tensor::Storage::temporary, value->type.shaped());
+  store_value(value, id);
+  tensor_of_[value] = id;
+  return id;
+}
+
+void Builder::settle(const ir::Op& op, const Dim& declared, const Dim& actual,
+                     const std::string& sentence, std::vector<Dim> values) {
+  if (declared == actual) return;
+  if (is_known(declared)) {
+    check(op, actual, Check::Relation::equal, declared, sentence, std::move(values));
+    return;
+  }
+  // A new symbol, alone or as c·s + d.
+  Dim coefficient = 0, rest = 0;
+  std::string symbol;
+  for (const graph::DimTerm& term : declared.terms()) {
+    if (term.atoms.size() == 1 && term.atoms[0].is_symbol() &&
+        !known_symbols_.count(term.atoms[0].symbol)) {
+      symbol = term.atoms[0].symbol;
+      coefficient = term.coefficient;
+    } else if (term.atoms.empty()) {
+      rest = term.coefficient;
+    }
+  }
+  Dim numerator = actual - rest;
+  if (coefficient != Dim(1))
+    check(op, coefficient, Check::Relation::divides, numerator, sentence, values);
+  define(symbol, numerator.floor_div(coefficient));
+}
+
+void Builder::check_extents(const ir::Op& op) {
+  switch (op.kind) {
+    case OpKind::rebind: {
+      const graph::Shape& from = op.operand(0)->type.tensor().shape;
+      const graph::Shape& to = op.result()->type.tensor().shape;
+      std::string expected, actual;
+      std::vector<Dim> values;
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        expected += format("{}{}", i ? ", " : "", to[i].to_string());
+        actual += format("{}{} = {{{}}}", i ? ", " : "", from[i].to_string(), i);
+        values.push_back(from[i]);
+      }
+      std::string message = op.has_attribute("message") ? op.attribute<std::string>("message") : "";
+      std::string sentence =
+          format("rebind shape check failed: {}\nexpected shape: [{}]\nactual shape: [{}]", message,
+                 expected, actual);
+      for (std::size_t i = 0; i < from.size(); ++i) settle(op, to[i], from[i], sentence, values);
+      break;
+    }
+    case OpKind::slice:
+    case OpKind::buffer_store_slice:
+      check_slice(op);
+      break;
+    case OpKind::broadcast_to:
+      if (op.operands.size() == 2) check_broadcast(op);
+      break;
+    case OpKind::range:
+      if (!op.operands.empty()) check_range(op);
+      break;
+    default:
+      break;
+  }
+}
+
+void Builder::check_slice(const ir::Op& op) {
+  const graph::Shape& shape = op.operand(0)->type.shaped().shape;
+  Bounds bounds{op.attribute<graph::Shape>("starts"), op.attribute<graph::Shape>("stops")};
+  const auto& steps = op.attribute<std::vector<std::int64_t>>("steps");
+  auto axes = [&](std::string_view name) {
+    return op.has_attribute(name) ? op.attribute<std::vector<std::int64_t>>(name)
+                                  : std::vector<std::int64_t>();
+  };
+  std::size_t operand = op.kind == OpKind::slice ? 1 : 2;
+  for (std::int64_t axis : axes("dynamic_starts")) {
+    auto i = static_cast<std::size_t>(axis);
+    bounds.starts[i] = read_scalar(op.operand(operand++), shape[i]);
+  }
+  for (std::int64_t axis : axes("dynamic_stops")) {
+    auto i = static_cast<std::size_t>(axis);
+    bounds.stops[i] = read_scalar(op.operand(operand++), shape[i]);
+  }
+  for (std::int64_t axis : axes("dynamic_indices")) {
+    auto i = static_cast<std::size_t>(axis);
+    Dim index = read_scalar(op.operand(operand++), shape[i]);
+    std::string sentence = format("Index {{0}} out of range of dim {{1}}");
+    check(op, index, Check::Relation::at_least, 0, sentence, {index, shape[i]});
+    check(op, index, Check::Relation::at_most, shape[i] - 1, sentence, {index, shape[i]});
+    bounds.starts[i] = index;
+    bounds.stops[i] = index + 1;
+  }
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const Dim &start = bounds.starts[i], &stop = bounds.stops[i], &n = shape[i];
+    if (start.is_static() && stop.is_static() && n.is_static()) continue;
+    bool forward = steps[i] > 0;
+    auto in_range = [&](const Dim& bound, std::string_view which) {
+      std::string sentence =
+          format("slice {} index {{0}} out of range for dimension size {{1}}", which);
+      if (!bound.is_static() || bound.value() > 0)
+        if (bound != n) check(op, bound, Check::Relation::at_most, n, sentence, {bound, n});
+      Dim lowest = forward ? 0 : -1;
+      if (!bound.is_static() && bound != n)
+        check(op, bound, Check::Relation::at_least, lowest, sentence, {bound, n});
+    };
+    in_range(start, "start");
+    in_range(stop, "stop");
+    if (start == Dim(0) && forward) continue;
+    check(op, start, forward ? Check::Relation::at_most : Check::Relation::at_least, stop,
+          format("start and stop should be increasing for positive step and decreasing for "
+                 "negative step, but got start {{0}}, stop {{1}} for step {}",
+                 steps[i]),
+          {start, stop});
+  }
+  // Result dims that the user named.
+  if (op.has_attribute("out_dims")) {
+    const auto& out = op.attribute<graph::Shape>("out_dims");
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      Dim step(steps[i]);
+      Dim size =
+          (bounds.stops[i] - bounds.starts[i] + step - (steps[i] > 0 ? 1 : -1)).floor_div(step);
+      settle(
+          op, out[i], size,
+          format("slice_tensor: out_dim is {{0}} but the slice has {{1}} elements on axis {}", i),
+          {is_known(out[i]) ? out[i] : size, size});
+    }
+  }
+  bounds_[&op] = std::move(bounds);
+}
+
+void Builder::check_broadcast(const ir::Op& op) {
+  const graph::Shape& from = op.operand(0)->type.tensor().shape;
+  const graph::Shape& to = op.result()->type.tensor().shape;
+  // The target shape is a vector in memory; its elements are read one by one.
+  const ir::Value* target = op.operand(1);
+  for (std::size_t j = 0; j < to.size(); ++j) {
+    Dim wanted = read_element(target, j);
+    settle(
+        op, to[j], wanted,
+        format("broadcast_to: out_dim {{0}} differs from the target's extent {{1}} on axis {}", j),
+        {is_known(to[j]) ? to[j] : wanted, wanted});
+  }
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t j = to.size() - from.size() + i;
+    if (from[i] == Dim(1)) continue;
+    check(op, from[i], Check::Relation::equal, to[j],
+          format("[broadcast_to] input dimension at index {} ({{0}}) must be either 1 or equal to "
+                 "corresponding output dimension at index {} ({{1}})",
+                 i, j),
+          {from[i], to[j]});
+  }
+}
+
+Dim Builder::read_element(const ir::Value* vector, std::size_t i) {
+  Tensor cell;
+  cell.dtype = vector->type.tensor().dtype;
+  program_.tensors.push_back(cell);
+  int id = static_cast<int>(program_.tensors.size()) - 1;
+  auto kernel = new_kernel(Kernel::Kind::loops);
+  Position position = {Index(Dim(static_cast<std::int64_t>(i)))};
+  kernel->stores.push_back({id, Index(0), at(*kernel->arena, vector, position)});
+  emit(std::move(kernel));
+  std::string symbol = format("kiln_scalar_{}", scalars_++);
+  known_symbols_.insert(symbol);
+  Step step;
+  step.read = std::make_unique<ReadScalar>(ReadScalar{symbol, id, std::nullopt});
+  steps_->push_back(std::move(step));
+  return Dim(symbol);
+}
+
+void Builder::check_range(const ir::Op& op) {
+  const Dim& declared = op.result()->type.tensor().shape[0];
+  DType dtype = op.operand(0)->type.tensor().dtype;
+  // The number of elements is worked out by a kernel of one point, for floats too.
+  Tensor cell;
+  cell.dtype = DType::int64;
+  program_.tensors.push_back(cell);
+  int id = static_cast<int>(program_.tensors.size()) - 1;
+  auto kernel = new_kernel(Kernel::Kind::loops);
+  Arena& arena = *kernel->arena;
+  DType wide = dtype.is_float() ? DType(DType::float64) : DType(DType::int64);
+  auto bound = [&](std::size_t k) {
+    const ir::Value* value = op.operand(k);
+    return arena.cast(at(arena, value, Position(value->type.tensor().shape.size(), Index(0))),
+                      wide);
+  };
+  const Expr *start = bound(0), *stop = bound(1), *step = bound(2);
+  const Expr* span = arena.binary(OpKind::sub, stop, start, wide);
+  const Expr* count = nullptr;
+  if (wide.is_float()) {
+    count = arena.cast(arena.unary(OpKind::ceil, arena.binary(OpKind::div, span, step, wide), wide),
+                       DType::int64);
+  } else {
+    // ceil(span / step) = -floor(-span / step) for the rounding of mod.
+    const Expr* negated = arena.unary(OpKind::negate, span, wide);
+    const Expr* rest = arena.binary(OpKind::mod, negated, step, wide);
+    const Expr* exact = arena.binary(OpKind::sub, negated, rest, wide);
+    const Expr* safe =
+        arena.select(arena.binary(OpKind::equal, step, arena.integer(wide, 0), DType::bool_),
+                     arena.integer(wide, 1), step);
+    count = arena.unary(OpKind::negate, arena.truncating_div(exact, safe), wide);
+  }
+  count = arena.binary(OpKind::max, count, arena.integer(DType::int64, 0), DType::int64);
+  // A count of -1 stands for a step of 0, -2 and -3 for a wrong direction.
+  auto zero = [&] { return dtype.is_float() ? arena.constant(wide, 0) : arena.integer(wide, 0); };
+  const Expr* flat = arena.binary(OpKind::equal, step, zero(), DType::bool_);
+  if (!dtype.is_float()) {
+    auto wrong = [&](const Expr* a, const Expr* b) {
+      return arena.binary(OpKind::logical_and,
+                          arena.binary(OpKind::greater, step, zero(), DType::bool_),
+                          arena.binary(OpKind::greater, a, b, DType::bool_), DType::bool_);
+    };
+    count = arena.select(wrong(start, stop), arena.integer(DType::int64, -2), count);
+    const Expr* down =
+        arena.binary(OpKind::logical_and, arena.binary(OpKind::greater, zero(), step, DType::bool_),
+                     arena.binary(OpKind::greater, stop, start, DType::bool_), DType::bool_);
+    count = arena.select(down, arena.integer(DType::int64, -3), count);
+  }
+  count = arena.select(flat, arena.integer(DType::int64, -1), count);
+  kernel->stores.push_back({id, Index(0), count});
+  emit(std::move(kernel));
+  std::string symbol = format("kiln_scalar_{}", scalars_++);
+  known_symbols_.insert(symbol);
+  Step read;
+  read.read = std::make_unique<ReadScalar>(ReadScalar{symbol, id, std::nullopt});
+  steps_->push_back(std::move(read));
+  Dim n(symbol);
+  check(op, n + 1, Check::Relation::at_least, -1,
+        "range: requires (start <= stop) for positive step and (start >= stop) for negative step",
+        {});
+  check(op, n, Check::Relation::at_least, -1, "range: requires (start <= stop) for positive step",
+        {});
+  check(op, n, Check::Relation::at_least, 0, "range: step must be non-zero", {});
+  settle(op, declared, n, "range: out_dim is {0} but the range has {1} elements",
+         {is_known(declared) ? declared : n, n});
+}
+
+}  // namespace kiln::compiler

@@ -1,0 +1,158 @@
+#pragma once
+
+// The state that build_program works with. Its methods are in the files named build_*.cpp,
+// roots.cpp and values.cpp of this folder.
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/kernels/builder.h"
+#include "compiler/kernels/op_traits.h"
+
+namespace kiln::compiler {
+
+namespace ir = graph::ir;
+
+/// Where an element lies in a value: one index an axis.
+using Position = std::vector<Index>;
+
+class Builder {
+ public:
+  Builder(const ir::Graph& graph, const Isa& isa, ConstantPool& constants)
+      : isa_(isa), constants_(constants) {
+    program_.graph = &graph;
+  }
+  Program build();
+
+ private:
+  struct Bounds {
+    graph::Shape starts;
+    graph::Shape stops;
+  };
+
+  // --- Which values are stored. ---
+
+  void find_users(const ir::Block& block);
+  void find_roots(const ir::Block& body);
+  void decide(const ir::Value* value);
+  /// How many kernels read an operand of `user`.
+  int reads_through(const ir::Op& user);
+  /// The value whose memory a chain of views shows.
+  static const ir::Value* base_of(const ir::Value* value);
+  /// The operand of a slice that is data, not a bound.
+  static const ir::Value* sliced_operand(const ir::Op& op);
+  /// Stores the very value, for steps that read it where it lies.
+  void require_itself(const ir::Value* value);
+  void require(const ir::Value* value);
+  void require_operands(const ir::Op& op);
+  // --- Tensors. ---
+
+  int new_tensor(Tensor::Storage storage, const graph::ShapedType& type, std::int64_t number = 0);
+  Tensor& tensor(int id) { return program_.tensors[static_cast<std::size_t>(id)]; }
+  /// Where the element at a position lies in a tensor.
+  Index linear(Arena& arena, int id, const Position& at);
+  bool is_constant(int id);
+  // --- The value of an element. ---
+
+  /// The element of `value` at `at`, read from memory when it lies there.
+  const Expr* at(Arena& arena, const ir::Value* value, const Position& position);
+  /// The positions at which an elementwise op reads an operand.
+  static Position broadcast(const ir::Value* operand, const Position& position);
+  const Expr* operand_at(Arena& arena, const ir::Op& op, std::size_t i, const Position& position);
+  /// The element of a value that is not in memory, from its op.
+  const Expr* computed(Arena& arena, const ir::Value* value, const Position& position);
+  const Expr* at_tensor(Arena& arena, const ir::Value* value, int id, const Position& position);
+  const Expr* constant(Arena& arena, const ir::Value* value, const Position& position);
+  int weight(const ir::Op& op);
+  const Expr* range(Arena& arena, const ir::Op& op, DType dtype, const Position& position);
+  /// Where a slice reads, or a sliced store writes.
+  Position sliced(Arena& arena, const ir::Op& op, const Position& position);
+  /// Positions in `from` of the elements of its reshape `to`: axes are matched in groups of equal
+  /// products, so that only what was really regrouped becomes division.
+  static Position reshape(Arena& arena, const graph::Shape& from, const graph::Shape& to,
+                          const Position& position);
+  static Dim product(const graph::Shape& shape, std::size_t begin, std::size_t end);
+  // --- Kernels. ---
+
+  void note(const ir::Op& op);
+  std::unique_ptr<Kernel> new_kernel(Kernel::Kind kind);
+  /// Axes for every dim of `shape`, appended to the kernel, and the position they stand for.
+  static Position add_axes(Kernel& kernel, const graph::Shape& shape);
+  /// Whether a kernel reads nothing but weights and constants, so that it can run once.
+  bool depends_on_weights_alone(const Kernel& kernel);
+  void emit(std::unique_ptr<Kernel> kernel);
+  /// A kernel that stores `value` (computed by its op, or read where it lies) in tensor `id`.
+  void store_value(const ir::Value* value, int id);
+  int new_root(const ir::Value* value);
+  /// A value that is only ever read permuted is stored permuted.
+  std::vector<int> layout_of(const ir::Value* value);
+  void build_op(const ir::Op& op);
+  void build_root(const ir::Op& op, const ir::Value* value);
+  void build_reduction(const ir::Op& op, const ir::Value* value, int id);
+  void build_concat(const ir::Op& op, const ir::Value* value, int id);
+  void build_pad(const ir::Op& op, const ir::Value* value, int id);
+  // --- Matrix products. ---
+
+  /// Where a value lies, seen as a matrix with unit steps along its last axis; nullopt otherwise.
+  std::optional<MatrixOperand> as_matrix(Arena& arena, const ir::Value* value,
+                                         const Position& position, int unit_axis);
+  void build_matmul(const ir::Op& op, const ir::Value* value, int id);
+  static Position broadcast(const ir::Value*, const Position& position, const graph::Shape& shape);
+  /// `value` as an operand with unit steps along `unit`; copied first when it does not lie so.
+  MatrixOperand matrix_operand(Arena& arena, const ir::Value* value, const Position& position,
+                               int unit, std::size_t unit_position);
+  void build_attention(const ir::Op& op, const ir::Value* value, int id);
+  int panel_width(DType dtype) const;
+  Dim panel_elements(const graph::Shape& rhs, DType dtype) const;
+  int pack(const ir::Value* rhs);
+  // --- Extents that are known only at run time. ---
+
+  void check(const ir::Op& op, const Dim& left, Check::Relation relation, const Dim& right,
+             std::string sentence, std::vector<Dim> values);
+  void define(const std::string& symbol, const Dim& value);
+  bool is_known(const Dim& dim);
+  /// The value of a scalar tensor as a new symbol.
+  Dim read_scalar(const ir::Value* value, std::optional<Dim> wrap);
+  /// The tensor in which a value lies; leaves get one now.
+  int stored(const ir::Value* value);
+  /// Defines or checks the dims of a result that the operands do not settle.
+  void settle(const ir::Op& op, const Dim& declared, const Dim& actual, const std::string& sentence,
+              std::vector<Dim> values);
+  void check_extents(const ir::Op& op);
+  void check_slice(const ir::Op& op);
+  void check_broadcast(const ir::Op& op);
+  /// Element `i` of a vector, as a symbol.
+  Dim read_element(const ir::Value* vector, std::size_t i);
+  void check_range(const ir::Op& op);
+  // --- Side effects and control flow. ---
+
+  void build_store_slice(const ir::Op& op);
+  void build_print(const ir::Op& op);
+  std::vector<const ir::Value*> yielded(const ir::Block& region);
+  /// Builds the ops of a region into `steps`.
+  void build_region(const ir::Block& region, std::vector<Step>& steps,
+                    const std::function<void()>& finish);
+  void build_cond(const ir::Op& op);
+  void build_while(const ir::Op& op);
+  void copy(int from, int to);
+
+  const Isa& isa_;
+  ConstantPool& constants_;
+  Program program_;
+  std::vector<Step>* steps_ = nullptr;
+  std::set<std::string> known_symbols_;
+  std::unordered_map<const ir::Op*, Bounds> bounds_;
+  int scalars_ = 0;
+  Kernel* kernel_ = nullptr;
+  std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
+  std::unordered_map<const ir::Value*, int> reads_;
+  std::set<const ir::Value*> roots_;
+  std::unordered_map<const ir::Value*, int> tensor_of_;
+  std::unordered_map<const ir::Value*, int> packed_;
+};
+
+}  // namespace kiln::compiler

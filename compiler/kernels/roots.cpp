@@ -1,0 +1,125 @@
+// Which values lie in memory.
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "compiler/kernels/builder_state.h"
+#include "compiler/kernels/constants.h"
+#include "compiler/passes/passes.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+namespace kiln::compiler {
+
+void Builder::find_users(const ir::Block& block) {
+  for (const auto& op : block.ops) {
+    for (const ir::Value* operand : op->operands) {
+      users_[operand].push_back(op.get());
+      // What a region reads from outside lies in memory.
+      if (operand->block != &block) require(operand);
+    }
+    for (const auto& region : op->regions) find_users(*region);
+  }
+}
+
+void Builder::find_roots(const ir::Block& body) {
+  // Users come before their operands, so whether a user is stored is known.
+  for (auto it = body.ops.rbegin(); it != body.ops.rend(); ++it) {
+    const ir::Op& op = **it;
+    for (const auto& region : op.regions) find_roots(*region);
+    for (const auto& result : op.results) decide(result.get());
+    require_operands(op);
+  }
+}
+
+void Builder::decide(const ir::Value* value) {
+  if (!is_tensor(value)) return;
+  OpKind kind = value->producer->kind;
+  int reads = 0;
+  for (const ir::Op* user : users_[value]) reads += reads_through(*user);
+  reads_[value] = reads;
+  if (reads == 0 && users_[value].empty()) return;
+  if (is_leaf(kind) || is_view(kind)) return;
+  if (value->producer->has_attribute(kInsideAttention)) return;
+  bool one_element = value->type.tensor().shape.num_elements() == Dim(1);
+  if (is_anchor(kind) || (reads > 1 && !one_element)) roots_.insert(value);
+}
+
+int Builder::reads_through(const ir::Op& user) {
+  if (!user.regions.empty() || user.results.empty() || !is_tensor(user.result())) return 1;
+  return roots_.count(user.result()) ? 1 : reads_[user.result()];
+}
+
+const ir::Value* Builder::base_of(const ir::Value* value) {
+  while (value->producer && is_view(value->producer->kind)) value = value->producer->operand(0);
+  return value;
+}
+
+const ir::Value* Builder::sliced_operand(const ir::Op& op) {
+  if (op.kind == OpKind::slice) return op.operand(0);
+  if (op.kind == OpKind::buffer_store_slice) return op.operand(1);
+  return nullptr;
+}
+
+void Builder::require_itself(const ir::Value* value) {
+  if (value->producer) roots_.insert(value);
+}
+
+void Builder::require(const ir::Value* value) {
+  const ir::Value* base = base_of(value);
+  if (base->producer && !is_leaf(base->producer->kind)) roots_.insert(base);
+}
+
+void Builder::require_operands(const ir::Op& op) {
+  switch (op.kind) {
+    case OpKind::matmul:
+      if (op.has_attribute(kInsideAttention)) {
+        require(op.operand(0));
+        require(op.operand(1));
+      } else if (op.has_attribute(kAttention)) {
+        require(op.operand(1));
+      } else {
+        require(op.operand(0));
+      }
+      break;
+    case OpKind::gather:
+    case OpKind::gather_nd:
+      require(op.operand(0));
+      break;
+    case OpKind::cond:
+    case OpKind::while_loop:
+    case OpKind::condition:
+    case OpKind::print:
+    case OpKind::scatter:
+      for (const ir::Value* operand : op.operands)
+        if (is_tensor(operand)) require_itself(operand);
+      break;
+    case OpKind::slice:
+    case OpKind::buffer_store_slice:
+    case OpKind::range:
+      for (const ir::Value* operand : op.operands)
+        if (is_tensor(operand) && operand != sliced_operand(op)) require_itself(operand);
+      break;
+    default:
+      break;
+  }
+  if (op.results.empty() || !is_tensor(op.result()) || is_view(op.kind) ||
+      op.kind == OpKind::matmul)
+    return;
+  // Work that a broadcast would repeat is done once.
+  const graph::Shape& shape = op.result()->type.tensor().shape;
+  for (const ir::Value* operand : op.operands) {
+    if (!is_tensor(operand)) continue;
+    const ir::Value* base = base_of(operand);
+    if (!base->producer || is_leaf(base->producer->kind)) continue;
+    const graph::Shape& from = operand->type.tensor().shape;
+    if (from.num_elements() == Dim(1)) continue;
+    bool elementwise = !is_anchor(op.kind) && op.kind != OpKind::gather;
+    if (elementwise && from != shape) roots_.insert(base);
+  }
+}
+
+}  // namespace kiln::compiler
