@@ -13,5 +13,10 @@ namespace kiln::python {
 /// built in to `core`.
 void bind_errors(nb::module_& core);
 void bind_dtype(nb::module_& core);
+void bind_driver_device(nb::module_& driver);
+void bind_driver_queue(nb::module_& driver);
+void bind_driver_buffer(nb::module_& driver);
+void bind_graph_dim(nb::module_& graph);
+void bind_graph_type(nb::module_& graph);
 
 }  // namespace kiln::python

@@ -5,6 +5,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+
 #include "kiln/dtype/dtype.h"
 
 namespace nb = nanobind;
@@ -25,9 +27,43 @@ DType dtype_from_numpy(nb::handle numpy_dtype);
 /// The NumPy dtype of an element, as DType.to_numpy.
 nb::object dtype_to_numpy(DType dtype);
 
+/// "<class 'str'>", as the messages about wrong arguments spell types.
+std::string type_text(nb::handle object);
+std::string str_of(nb::handle object);
+std::string repr_of(nb::handle object);
+
+/// Any object, None included, which plain handles refuse.
+struct Any : nb::handle {
+  using nb::handle::handle;
+  Any(nb::handle h) : nb::handle(h) {}  // NOLINT
+};
+
+/// Caster of a struct that holds a handle as `object`: takes anything, since conversions that
+/// explain themselves must run inside the bound function.
+#define KILN_ANY_OBJECT_CASTER(Type, text)                           \
+  template <>                                                        \
+  struct type_caster<Type> {                                         \
+    NB_TYPE_CASTER(Type, const_name(text))                           \
+    bool from_python(handle src, uint32_t, cleanup_list*) noexcept { \
+      value.object = src;                                            \
+      return true;                                                   \
+    }                                                                \
+  };
+
 }  // namespace kiln::python
 
 namespace nanobind::detail {
+
+template <>
+struct type_caster<kiln::python::Any> {
+  NB_TYPE_CASTER(kiln::python::Any, const_name("object"))
+  bool from_python(handle src, uint32_t, cleanup_list*) noexcept {
+    value = src;
+    return true;
+  }
+};
+template <>
+struct has_arg_defaults<kiln::python::Any> : std::true_type {};
 
 template <>
 struct type_caster<kiln::DType> {

@@ -6,6 +6,7 @@
 
 #include "bindings.h"
 #include "casters.h"
+#include "kiln/dtype/finfo.h"
 #include "kiln/support/error.h"
 
 namespace kiln::python {
@@ -27,8 +28,6 @@ PyObject* dtype_class = nullptr;
 bool has_numpy_type(DType d) {
   return d != DType::bfloat16 && !d.is_float8() && d != DType::float4_e2m1fn;
 }
-
-std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
 std::optional<DType> find_member(std::string_view name) {
   for (DType d : kMembers)
@@ -61,13 +60,37 @@ nb::object to_torch(DType d) {
 }
 
 DType from_torch(nb::handle dtype) {
-  std::string name = text_of(dtype);
+  std::string name = str_of(dtype);
   if (name.starts_with("torch."))
     if (auto d = find_member(std::string_view(name).substr(6))) return *d;
   throw ValueError("unsupported torch dtype: " + name);
 }
 
+void bind_finfo(nb::module_& m) {
+  nb::class_<FloatInfo>(m, "finfo", R"(
+The numeric limits of a floating-point type.
+
+>>> from kiln.dtype import DType, finfo
+>>> finfo(DType.float32).bits, finfo(DType.float8_e4m3fn).max
+(32, 448.0))")
+      .def(
+          "__init__", [](FloatInfo* self, DType dtype) { new (self) FloatInfo(finfo(dtype)); },
+          nb::arg("dtype"))
+      .def_ro("dtype", &FloatInfo::dtype, "The type.")
+      .def_ro("bits", &FloatInfo::bits, "Its bits.")
+      .def_ro("eps", &FloatInfo::eps, "The gap between 1 and the next value.")
+      .def_ro("max", &FloatInfo::max, "The largest finite value.")
+      .def_ro("min", &FloatInfo::min, "The smallest finite value.")
+      .def_ro("tiny", &FloatInfo::tiny, "The smallest positive normal value.")
+      .def_ro("smallest_normal", &FloatInfo::smallest_normal, "As `tiny`.")
+      .def("__repr__", &FloatInfo::to_string);
+}
+
 }  // namespace
+
+std::string str_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+std::string repr_of(nb::handle object) { return nb::cast<std::string>(nb::repr(object)); }
+std::string type_text(nb::handle object) { return repr_of(object.type()); }
 
 PyObject* dtype_object(DType dtype) { return members[dtype.code()]; }
 
@@ -91,12 +114,12 @@ DType dtype_from_numpy(nb::handle dtype) {
     const bool is_scalar_type =
         PyType_Check(d.ptr()) &&
         PyObject_IsSubclass(d.ptr(), nb::object(numpy.attr("generic")).ptr()) == 1;
-    if (!is_scalar_type) throw ValueError("unsupported NumPy dtype: " + text_of(dtype));
+    if (!is_scalar_type) throw ValueError("unsupported NumPy dtype: " + str_of(dtype));
     d = numpy.attr("dtype")(d);
   }
   if (nb::cast<bool>(d.attr("isnative")))
     if (auto found = find_member(nb::cast<std::string>(d.attr("name")))) return *found;
-  throw ValueError("unsupported NumPy dtype: " + text_of(d));
+  throw ValueError("unsupported NumPy dtype: " + str_of(d));
 }
 
 void bind_dtype(nb::module_& core) {
@@ -108,6 +131,7 @@ The type of one tensor element.
 >>> DType.float32.size_in_bytes, DType("bf16") is DType.bfloat16, DType(81)
 (4, True, float32))");
   dtype_class = cls.ptr();
+  bind_finfo(m);
   const auto define = [&](DType d) {
     nb::object member = nb::cast(DTypeObject{d});
     cls.attr(std::string(d.name()).c_str()) = member;
@@ -162,6 +186,9 @@ The NumPy dtype of the same elements; float8 types give uint8. ValueError where 
 dtype('float32'))");
   method("to_ml_dtypes", to_ml_dtypes,
          "The dtype of package ml_dtypes for bfloat16, float8 and float4, else as to_numpy.");
+  method(
+      "finfo", [](DType d) { return finfo(d); },
+      "The limits of a float type; TypeError for others.");
   method("to_torch", to_torch, "The torch dtype of the same name.");
   cls.def("__str__", [](const DTypeObject& d) { return d.dtype.to_string(); });
   cls.def("__repr__", [](const DTypeObject& d) { return d.dtype.name(); });

@@ -1,7 +1,7 @@
 """kiln: tensor graphs become native code and run.
 
 The submodules mirror the layers of the C++ library and load when they are first used:
-`kiln.dtype`.
+`kiln.dtype`, `kiln.driver`.
 
 >>> import kiln
 >>> kiln.dtype.DType.float32
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from kiln._core import InternalError, __version__
 
 if TYPE_CHECKING:
-    from kiln import dtype
+    from kiln import driver, dtype
 
-_SUBMODULES = frozenset({"dtype"})
+_SUBMODULES = frozenset({"driver", "dtype"})
 
-__all__ = ["InternalError", "__version__", "dtype"]
+__all__ = ["InternalError", "__version__", "driver", "dtype"]
 
 
 def __getattr__(name: str):

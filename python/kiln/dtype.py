@@ -5,6 +5,6 @@
 (16, True)
 """
 
-from kiln._core.dtype import DType
+from kiln._core.dtype import DType, finfo
 
-__all__ = ["DType"]
+__all__ = ["DType", "finfo"]

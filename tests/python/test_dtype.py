@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kiln.dtype import DType
+from kiln.dtype import DType, finfo
 
 # member: code, bits, text name, NumPy name; from the table of the specification.
 TABLE = {
@@ -94,3 +94,18 @@ def test_ml_dtypes(name):
 def test_from_numpy_refuses(bad):
     with pytest.raises(ValueError, match="unsupported NumPy dtype: "):
         DType.from_numpy(bad)
+
+
+@pytest.mark.parametrize("name", [n for n in TABLE if "float" in n])
+def test_finfo(name):
+    got, expected = finfo(getattr(DType, name)), ml_dtypes.finfo(getattr(ml_dtypes, name, name))
+    assert got.bits == TABLE[name][1] and got.dtype is getattr(DType, name)
+    assert (got.eps, got.max, got.min) == (float(expected.eps), float(expected.max), float(expected.min))
+    assert got.tiny == got.smallest_normal == float(expected.smallest_normal)
+    assert getattr(DType, name).finfo().max == got.max
+
+
+def test_finfo_of_others():
+    assert repr(finfo(DType.float32)).startswith("finfo(dtype=float32, bits=32, eps=")
+    with pytest.raises(TypeError, match="finfo only supports floating-point types, got int32"):
+        finfo(DType.int32)

@@ -1,0 +1,296 @@
+// NumPy arrays and DLPack tensors as buffers, and buffers as those.
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+
+#include "bindings.h"
+#include "driver_casters.h"
+#include "kiln/driver/dlpack.h"
+#include "python_function.h"
+
+namespace kiln::python {
+namespace {
+
+using driver::Buffer;
+using driver::Device;
+
+// The head of a NumPy array and of its dtype. NumPy keeps both stable, since extensions that were
+// compiled long ago read them; going through attributes would cost half a microsecond an array.
+struct ArrayHead {
+  PyObject_HEAD char* data;
+  int rank;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides;
+  PyObject* base;
+  PyObject* dtype;
+  int flags;
+};
+struct ArrayDTypeHead {
+  PyObject_HEAD PyTypeObject* scalar_type;
+  char kind;
+  char type;
+  char byte_order;
+  char flags;
+  int number;
+};
+constexpr int kContiguous = 0x1;
+constexpr int kWritable = 0x400;
+
+const ArrayHead& head_of(nb::handle array) {
+  return *reinterpret_cast<const ArrayHead*>(array.ptr());
+}
+
+/// By NumPy's numbers of its own types.
+std::optional<DType> builtin_dtype(int number) {
+  switch (number) {
+    case 0:
+      return DType::bool_;
+    case 1:
+      return DType::int8;
+    case 2:
+      return DType::uint8;
+    case 3:
+      return DType::int16;
+    case 4:
+      return DType::uint16;
+    case 5:
+      return DType::int32;
+    case 6:
+      return DType::uint32;
+    case 7:
+    case 9:
+      return DType::int64;
+    case 8:
+    case 10:
+      return DType::uint64;
+    case 11:
+      return DType::float32;
+    case 12:
+      return DType::float64;
+    case 23:
+      return DType::float16;
+    default:
+      return std::nullopt;
+  }
+}
+
+constexpr const char* kArrayNotContiguous =
+    "driver buffer's from_dlpack only accepts contiguous arrays. First call "
+    "np.ascontiguousarray(array)";
+constexpr const char* kTensorNotContiguous =
+    "driver buffer's from_dlpack only accepts contiguous tensors. First call .contiguous() on the "
+    "tensor";
+
+Buffer from_ndarray_dlpack(nb::handle array, std::optional<bool> copy) {
+  const NDArray facts = read_ndarray(array);
+  if (!facts.contiguous) throw ValueError(kArrayNotContiguous);
+  if (!facts.writable && copy == false)
+    throw BufferError(
+        "The NumPy array is read-only, but every kiln buffer is writable, so it can only be "
+        "copied. Consider passing `copy = True` to `Buffer.from_dlpack`.");
+  if (copy.value_or(false) || !facts.writable) {
+    nb::gil_scoped_release release;
+    return Buffer::copy_of(facts.data, num_elements(facts.shape), facts.dtype, facts.shape,
+                           driver::CPU());
+  }
+  return alias_ndarray(array, facts);
+}
+
+/// `producer.__dlpack__` with as much of the protocol as the producer knows.
+nb::object request_capsule(nb::handle producer, std::optional<bool> copy) {
+  nb::object device = producer.attr("__dlpack_device__")();
+  if (!PyTuple_Check(device.ptr()) || PyTuple_Size(device.ptr()) != 2)
+    throw BufferError("__dlpack_device__ of " + type_text(producer) +
+                      " did not return a device type and an id.");
+  const int type = nb::cast<int>(nb::int_(device[0]));
+  const int id = nb::cast<int>(nb::int_(device[1]));
+  nb::dict arguments;
+  if (type == 2 || type == 10 || type == 13) {
+    try {
+      arguments["stream"] = driver::Accelerator(id).default_queue().native_stream_handle();
+    } catch (const ValueError& error) {
+      throw BufferError("The tensor lies on device (" + std::to_string(type) + ", " +
+                        std::to_string(id) + "), which kiln cannot open: " + error.what());
+    }
+  }
+  nb::dict full;
+  full.update(arguments);
+  full["max_version"] = nb::make_tuple(1, 1);
+  if (copy) full["copy"] = *copy;
+  nb::object request = producer.attr("__dlpack__");
+  try {
+    return request(**full);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+  }
+  return request(**arguments);
+}
+
+Buffer from_capsule(nb::handle capsule, std::optional<bool> copy) {
+  PyObject* p = capsule.ptr();
+  if (!PyCapsule_CheckExact(p))
+    throw BufferError("__dlpack__ returned " + type_text(capsule) + " instead of a capsule.");
+  if (PyCapsule_IsValid(p, "dltensor_versioned")) {
+    auto* tensor =
+        static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(p, "dltensor_versioned"));
+    PyCapsule_SetName(p, "used_dltensor_versioned");
+    // The producer's own copy is as good as ours.
+    if (copy.value_or(false) && (tensor->flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0)
+      copy = std::nullopt;
+    nb::gil_scoped_release release;
+    return Buffer::from_dlpack(tensor, {.copy = copy});
+  }
+  if (PyCapsule_IsValid(p, "dltensor")) {
+    auto* tensor = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(p, "dltensor"));
+    PyCapsule_SetName(p, "used_dltensor");
+    nb::gil_scoped_release release;
+    return Buffer::from_dlpack(tensor, {.copy = copy});
+  }
+  const char* name = PyCapsule_GetName(p);
+  throw BufferError("The capsule '" + std::string(name ? name : "") +
+                    "' holds no DLPack tensor that can be taken; a capsule may be used once.");
+}
+
+template <typename Tensor>
+PyObject* capsule_of(Tensor* tensor, const char* name) {
+  PyObject* capsule = PyCapsule_New(tensor, name, [](PyObject* self) {
+    // A consumer renames the capsule and takes over; an unused one is released here.
+    const char* name = PyCapsule_GetName(self);
+    if (!name || std::string_view(name).starts_with("used_")) return;
+    auto* tensor = static_cast<Tensor*>(PyCapsule_GetPointer(self, name));
+    if (tensor->deleter) tensor->deleter(tensor);
+  });
+  if (!capsule) {
+    tensor->deleter(tensor);
+    throw nb::python_error();
+  }
+  return capsule;
+}
+
+std::pair<int, int> to_pair(nb::handle object, const char* argument) {
+  if (PyTuple_Check(object.ptr()) && PyTuple_Size(object.ptr()) == 2) {
+    PyObject* first = PyTuple_GetItem(object.ptr(), 0);
+    PyObject* second = PyTuple_GetItem(object.ptr(), 1);
+    if (PyIndex_Check(first) && PyIndex_Check(second))
+      return {nb::cast<int>(nb::int_(nb::handle(first))),
+              nb::cast<int>(nb::int_(nb::handle(second)))};
+  }
+  throw TypeError(std::string("__dlpack__: ") + argument + " must be a pair of ints, got " +
+                  repr_of(object) + ".");
+}
+
+nb::object to_dlpack(const Buffer& buffer, std::optional<std::int64_t> stream, Any max_version,
+                     Any dl_device, std::optional<bool> copy) {
+  driver::DLPackOptions options{.stream = stream, .copy = copy};
+  if (!max_version.is_none()) options.max_version = to_pair(max_version, "max_version");
+  if (!dl_device.is_none()) options.dl_device = to_pair(dl_device, "dl_device");
+  if (options.max_version && options.max_version->first >= 1) {
+    DLManagedTensorVersioned* tensor = nullptr;
+    {
+      nb::gil_scoped_release release;
+      tensor = buffer.to_dlpack(options);
+    }
+    return nb::steal(capsule_of(tensor, "dltensor_versioned"));
+  }
+  DLManagedTensor* tensor = nullptr;
+  {
+    nb::gil_scoped_release release;
+    tensor = buffer.to_dlpack_unversioned(options);
+  }
+  return nb::steal(capsule_of(tensor, "dltensor"));
+}
+
+nb::object to_numpy(const Buffer& buffer) {
+  if (buffer.dtype() == DType::bfloat16 || buffer.dtype() == DType::float4_e2m1fn)
+    dtype_to_numpy(buffer.dtype());  // throws
+  static PyObject* from_dlpack =
+      nb::object(nb::module_::import_("numpy").attr("from_dlpack")).release().ptr();
+  Buffer source = buffer;
+  if (!buffer.is_host() && !buffer.pinned()) {
+    nb::gil_scoped_release release;
+    source = buffer.copy(driver::CPU());
+  }
+  if (source.dtype().is_float8()) source = source.view(DType::uint8);
+  return nb::handle(from_dlpack)(make_buffer(std::move(source)));
+}
+
+}  // namespace
+
+bool is_ndarray(nb::handle object) {
+  static PyTypeObject* ndarray = nullptr;  // NumPy is never unloaded
+  if (!ndarray) {
+    nb::object modules = nb::module_::import_("sys").attr("modules");
+    nb::object numpy = modules.attr("get")("numpy");
+    if (numpy.is_none() || !nb::hasattr(numpy, "ndarray")) return false;
+    ndarray = reinterpret_cast<PyTypeObject*>(nb::object(numpy.attr("ndarray")).release().ptr());
+  }
+  return PyObject_TypeCheck(object.ptr(), ndarray) != 0;
+}
+
+NDArray read_ndarray(nb::handle array) {
+  const ArrayHead& head = head_of(array);
+  const auto& type = *reinterpret_cast<const ArrayDTypeHead*>(head.dtype);
+  std::optional<DType> dtype;
+  if (type.byte_order == '=' || type.byte_order == '|') dtype = builtin_dtype(type.number);
+  if (!dtype) {
+    dtype = dtype_from_numpy(head.dtype);
+    if (dtype == DType::float4_e2m1fn)  // one element a byte there, two a byte here
+      throw ValueError("unsupported NumPy dtype: " + str_of(head.dtype));
+  }
+  NDArray facts{
+      head.data, *dtype, {}, (head.flags & kWritable) != 0, (head.flags & kContiguous) != 0};
+  for (int i = 0; i < head.rank; ++i) facts.shape.push_back(head.shape[i]);
+  return facts;
+}
+
+Buffer alias_ndarray(nb::handle array, const NDArray& facts) {
+  return Buffer::adopt(facts.data, facts.dtype, facts.shape, nullptr, driver::CPU(),
+                       [owner = share(array)]() mutable { owner.reset(); });
+}
+
+Buffer buffer_from_numpy(nb::handle array) {
+  if (!is_ndarray(array))
+    throw TypeError("Buffer.from_numpy expects a NumPy array, got " + type_text(array) + ".");
+  const NDArray facts = read_ndarray(array);
+  if (facts.contiguous && facts.writable) return alias_ndarray(array, facts);
+  nb::object copy = array.attr("copy")("C");
+  return alias_ndarray(copy, read_ndarray(copy));
+}
+
+bool is_dlpack_producer(nb::handle object) {
+  return nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__");
+}
+
+Buffer buffer_from_dlpack(nb::handle producer, std::optional<bool> copy) {
+  if (is_buffer(producer)) {
+    const Buffer& buffer = buffer_of(producer);
+    if (!copy.value_or(false)) return buffer;
+    nb::gil_scoped_release release;
+    return buffer.copy();
+  }
+  if (is_ndarray(producer)) return from_ndarray_dlpack(producer, copy);
+  if (!is_dlpack_producer(producer))
+    throw TypeError(
+        "Buffer.from_dlpack expects an object with __dlpack__ and __dlpack_device__, got " +
+        type_text(producer) + ".");
+  if (nb::object check = nb::getattr(producer, "is_contiguous", nb::none());
+      PyCallable_Check(check.ptr()) && nb::object(check()).is(nb::handle(Py_False)))
+    throw ValueError(kTensorNotContiguous);
+  return from_capsule(request_capsule(producer, copy), copy);
+}
+
+void def_exchange(nb::class_<Buffer>& cls) {
+  cls.def("to_numpy", &to_numpy, R"(
+The elements as a writable NumPy array: an alias of host memory, a copy of other memory.
+
+>>> import numpy as np
+>>> Buffer.from_numpy(np.eye(2)).to_numpy()
+array([[1., 0.],
+       [0., 1.]]))")
+      .def("__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
+           nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
+           nb::arg("copy") = nb::none(), "A DLPack capsule of this memory.")
+      .def("__dlpack_device__", &Buffer::dlpack_device, "Device type and id of DLPack.");
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,80 @@
+#include <nanobind/stl/string.h>
+
+#include "bindings.h"
+#include "driver_casters.h"
+#include "kiln/driver/event.h"
+#include "kiln/driver/queue.h"
+#include "python_function.h"
+
+namespace kiln::python {
+namespace {
+
+using driver::Device;
+using driver::DeviceEvent;
+using driver::DeviceQueue;
+
+template <typename Class, typename T>
+void def_identity(Class& cls) {
+  cls.def("__eq__",
+          [](const T& a, Any b) -> nb::object {
+            if (!nb::isinstance<T>(b)) return nb::borrow(Py_NotImplemented);
+            return nb::bool_(a == *nb::inst_ptr<T>(b));
+          })
+      .def("__hash__", [](const T& a) { return static_cast<Py_ssize_t>(std::hash<T>()(a) >> 4); })
+      .def("__repr__", [](const T& a) { return a.to_string(); });
+}
+
+}  // namespace
+
+void bind_driver_queue(nb::module_& m) {
+  nb::class_<DeviceEvent> event(m, "DeviceEvent", nb::is_weak_referenceable(),
+                                "A mark in the work of a queue.");
+  nb::class_<DeviceQueue> queue(m, "DeviceQueue", nb::is_weak_referenceable(), R"(
+An in-order queue of work on one device.
+
+>>> from kiln.driver import CPU, DeviceQueue
+>>> queue = DeviceQueue(CPU())
+>>> queue.enqueue_cpu_function(lambda: print("on the queue"))
+>>> queue.synchronize()
+on the queue)");
+
+  event.def(nb::init<const Device&, bool>(), nb::arg("device"), nb::arg("enable_timing") = false)
+      .def_prop_ro("device", &DeviceEvent::device, "The device it was made for.")
+      .def("synchronize", &DeviceEvent::synchronize, nb::call_guard<nb::gil_scoped_release>(),
+           "Blocks for the recorded point; at once when never recorded.")
+      .def("is_ready", &DeviceEvent::is_ready, "Whether the recorded point has been reached.")
+      .def("elapsed_time", &DeviceEvent::elapsed_time, nb::arg("end"),
+           "Milliseconds from this event to `end`.");
+  def_identity<nb::class_<DeviceEvent>, DeviceEvent>(event);
+
+  queue.def(nb::init<const Device&>(), nb::arg("device"))
+      .def_prop_ro("device", &DeviceQueue::device, "The device that runs its work.")
+      .def_prop_ro("native_stream_handle", &DeviceQueue::native_stream_handle,
+                   "The vendor's stream; 0 on the CPU.")
+      .def("synchronize", &DeviceQueue::synchronize, nb::call_guard<nb::gil_scoped_release>(),
+           "Blocks until everything enqueued so far has run; raises what failed.")
+      .def("record_event", nb::overload_cast<>(&DeviceQueue::record_event, nb::const_),
+           "A new event that marks the queue's present end.")
+      .def("record_event",
+           nb::overload_cast<const DeviceEvent&>(&DeviceQueue::record_event, nb::const_),
+           nb::arg("event"), "Moves the event's mark to the queue's present end.")
+      .def("wait_for", nb::overload_cast<const DeviceQueue&>(&DeviceQueue::wait_for, nb::const_),
+           nb::arg("queue"), "Later work here starts after the other queue's present work.")
+      .def("wait_for", nb::overload_cast<const Device&>(&DeviceQueue::wait_for, nb::const_),
+           nb::arg("device"), "Later work here starts after the default queue's present work.")
+      .def("wait_for", nb::overload_cast<const DeviceEvent&>(&DeviceQueue::wait_for, nb::const_),
+           nb::arg("event"), "Later work here starts after the event's present mark.")
+      .def(
+          "enqueue_cpu_function",
+          [](const DeviceQueue& q, nb::callable function) {
+            auto callback = callback_of(function);
+            nb::gil_scoped_release release;  // a full queue waits for room
+            q.enqueue_foreign_function(std::move(callback));
+          },
+          nb::arg("function"),
+          "Runs `function()` on the queue's worker after earlier work; its exception fails the "
+          "queue.");
+  def_identity<nb::class_<DeviceQueue>, DeviceQueue>(queue);
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <functional>
+#include <memory>
+
+namespace nb = nanobind;
+
+namespace kiln::python {
+
+/// An exception that left a Python function which ran on another thread. Unlike nb::python_error it
+/// may be thrown again and again, as every queue that waits for the failed work does.
+class FunctionError : public std::exception {
+ public:
+  explicit FunctionError(nb::python_error& error);
+  const char* what() const noexcept override { return text_.c_str(); }
+  /// Raises the Python exception again; needs the GIL.
+  void restore() const;
+
+ private:
+  std::shared_ptr<PyObject> exception_;
+  std::string text_;
+};
+
+/// `function` as C++ code that other threads may run, copy and drop: it takes the GIL itself. What
+/// it raises becomes FunctionError. Once the interpreter ends, calls do nothing.
+std::function<void()> callback_of(nb::callable function);
+
+/// A reference that may be dropped on any thread.
+std::shared_ptr<PyObject> share(nb::handle object);
+
+/// Drops functions that have not started when the interpreter ends, after up to two seconds for
+/// those that run.
+void bind_callbacks(nb::module_& core);
+
+}  // namespace kiln::python

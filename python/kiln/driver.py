@@ -1,0 +1,71 @@
+"""Devices, queues and the buffers that hold all data.
+
+>>> import numpy as np
+>>> from kiln.driver import CPU, Buffer
+>>> buffer = Buffer.from_numpy(np.arange(6.0).reshape(2, 3))
+>>> buffer[1, ::-1].to_numpy()
+array([5., 4., 3.])
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from kiln._core import __version__
+from kiln._core.driver import (
+    CPU,
+    Accelerator,
+    Buffer,
+    Device,
+    DeviceEvent,
+    DeviceQueue,
+    DeviceSpec,
+    Usage,
+    accelerator_api,
+    accelerator_architecture_name,
+    accelerator_count,
+    batch_inplace_copy,
+    copy_pinned_to_destinations,
+    devices_exist,
+    enable_all_peer_access,
+    load_devices,
+    load_max_buffer,
+    scan_available_devices,
+)
+
+__all__ = [
+    "CPU",
+    "Accelerator",
+    "Buffer",
+    "DLPackArray",
+    "Device",
+    "DeviceEvent",
+    "DeviceQueue",
+    "DeviceSpec",
+    "Usage",
+    "__version__",
+    "accelerator_api",
+    "accelerator_architecture_name",
+    "accelerator_count",
+    "batch_inplace_copy",
+    "copy_pinned_to_destinations",
+    "devices_exist",
+    "enable_all_peer_access",
+    "load_devices",
+    "load_max_buffer",
+    "scan_available_devices",
+]
+
+
+@runtime_checkable
+class DLPackArray(Protocol):
+    """An array of any library that can hand out its memory by DLPack.
+
+    >>> import numpy as np
+    >>> isinstance(np.zeros(1), DLPackArray), isinstance([], DLPackArray)
+    (True, False)
+    """
+
+    def __dlpack__(self, stream: int | None = None) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...

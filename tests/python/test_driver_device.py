@@ -1,0 +1,237 @@
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+
+import pytest
+
+from kiln.driver import (
+    CPU,
+    Accelerator,
+    Buffer,
+    Device,
+    DeviceEvent,
+    DeviceQueue,
+    DeviceSpec,
+    accelerator_api,
+    accelerator_count,
+    devices_exist,
+    load_devices,
+    scan_available_devices,
+)
+from kiln.dtype import DType
+
+pytestmark = pytest.mark.driver
+no_accelerator = pytest.mark.skipif(accelerator_count() > 0, reason="this machine has accelerators")
+
+
+def test_cpu_facts():
+    cpu = CPU()
+    assert isinstance(cpu, CPU) and isinstance(cpu, Device) and not isinstance(cpu, Accelerator)
+    assert (cpu.label, cpu.api, cpu.id, cpu.is_host) == ("cpu", "cpu", 0, True)
+    assert cpu.is_host_unified and cpu.is_compatible
+    assert str(cpu) == repr(cpu) == "Device(type=cpu,id=0)"
+    assert isinstance(cpu.model_name, str) and cpu.model_name
+    stats = cpu.stats
+    assert 0 <= stats["free_memory"] <= stats["total_memory"]
+    assert cpu.max_single_alloc_size > 0
+    assert cpu.can_access(cpu) is False
+    assert cpu.trim() >= 0
+    cpu.synchronize()
+    with pytest.raises(RuntimeError, match="failed to get device architecture name"):
+        cpu.architecture_name
+
+
+def test_cpu_is_one_object():
+    assert CPU() is CPU(0) is CPU(7) is Device.cpu() is Device.cpu(id=3)
+    assert {CPU(): 1}[CPU()] == 1
+    assert Buffer(DType.int8, (1,)).device is CPU()
+    assert CPU() != "cpu"
+
+
+def test_device_has_no_constructor():
+    with pytest.raises(TypeError):
+        Device()
+
+
+@no_accelerator
+def test_no_accelerator():
+    assert accelerator_api() == "cpu"
+    with pytest.raises(ValueError, match="^failed to create device:"):
+        Accelerator()
+    assert scan_available_devices() == [DeviceSpec.cpu()]
+    assert not devices_exist([DeviceSpec.accelerator(0)])
+    with pytest.raises(ValueError, match="Device 3 was requested but"):
+        load_devices([DeviceSpec.accelerator(3)])
+
+
+def test_specs():
+    assert DeviceSpec.cpu() == DeviceSpec(-1, "cpu")
+    assert DeviceSpec(1, "gpu") == DeviceSpec.accelerator(1) != DeviceSpec.accelerator(2)
+    assert hash(DeviceSpec(1, "gpu")) == hash(DeviceSpec.accelerator(1))
+    assert pickle.loads(pickle.dumps(DeviceSpec(1, "gpu"))) == DeviceSpec(1, "gpu")
+    assert load_devices([DeviceSpec.cpu()]) == [CPU()]
+    assert devices_exist([DeviceSpec.cpu(), DeviceSpec.cpu(5)])
+    with pytest.raises(ValueError):
+        DeviceSpec(-1, "gpu")
+    with pytest.raises(AttributeError):
+        DeviceSpec.cpu().id = 3
+
+
+def test_queue_runs_functions_in_order():
+    queue, seen = DeviceQueue(CPU()), []
+    for i in range(100):
+        queue.enqueue_cpu_function(lambda i=i: seen.append((i, threading.get_ident())))
+    queue.synchronize()
+    assert [i for i, _ in seen] == list(range(100))
+    assert threading.get_ident() not in {thread for _, thread in seen}
+
+
+def test_queue_identity():
+    a, b = DeviceQueue(CPU()), DeviceQueue(CPU())
+    assert a != b and a == a and len({a, b}) == 2
+    assert CPU().default_queue == CPU().default_queue
+    assert a.device is CPU() and a.native_stream_handle == 0
+    assert str(a) == repr(a) and str(a).startswith("cpu[0]:queue@0x")
+
+
+def test_function_error_is_rethrown_unchanged_to_every_waiter():
+    class Special(Exception):
+        pass
+
+    first, second = DeviceQueue(CPU()), DeviceQueue(CPU())
+
+    def fail():
+        raise Special("from the function", 3)
+
+    skipped = []
+    first.enqueue_cpu_function(fail)
+    first.enqueue_cpu_function(lambda: skipped.append(1))
+    second.wait_for(first)
+    second.enqueue_cpu_function(lambda: skipped.append(2))
+    for queue in (first, second):
+        with pytest.raises(Special) as error:
+            queue.synchronize()
+        assert error.value.args == ("from the function", 3)
+        queue.synchronize()
+    assert skipped == []
+    first.enqueue_cpu_function(lambda: skipped.append(3))
+    first.synchronize()
+    assert skipped == [3]
+
+
+def test_functions_are_released():
+    class Marker:
+        pass
+
+    marker, queue = Marker(), DeviceQueue(CPU())
+    gone = weakref.ref(marker)
+    queue.enqueue_cpu_function(lambda m=marker: None)
+    del marker
+    queue.synchronize()
+    for _ in range(100):
+        gc.collect()
+        if gone() is None:
+            break
+        threading.Event().wait(0.01)
+    assert gone() is None
+
+
+def test_events_order_queues():
+    slow, fast, seen = DeviceQueue(CPU()), DeviceQueue(CPU()), []
+    release = threading.Event()
+    slow.enqueue_cpu_function(release.wait)
+    slow.enqueue_cpu_function(lambda: seen.append("slow"))
+    event = slow.record_event()
+    fast.wait_for(event)
+    fast.enqueue_cpu_function(lambda: seen.append("fast"))
+    assert not event.is_ready()
+    release.set()
+    fast.synchronize()
+    event.synchronize()
+    assert seen == ["slow", "fast"] and event.is_ready()
+
+
+def test_events():
+    event = DeviceEvent(CPU())
+    assert event.is_ready()
+    event.synchronize()
+    assert event.device is CPU()
+    assert event == event and event != DeviceEvent(CPU())
+    assert str(event).startswith("cpu[0]:event@0x")
+    with pytest.raises(RuntimeError):
+        event.elapsed_time(event)
+    start, end = DeviceEvent(CPU(), enable_timing=True), DeviceEvent(CPU(), enable_timing=True)
+    queue = DeviceQueue(CPU())
+    queue.record_event(start)
+    queue.enqueue_cpu_function(lambda: threading.Event().wait(0.005))
+    queue.record_event(end)
+    queue.synchronize()
+    assert start.elapsed_time(end) >= 0
+
+
+def test_calling_back_from_a_function_is_refused():
+    queue = DeviceQueue(CPU())
+    queue.enqueue_cpu_function(lambda: Buffer(DType.int8, (4,)))
+    with pytest.raises(RuntimeError):
+        queue.synchronize()
+
+
+def run(program, timeout=30):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True,
+                          text=True, timeout=timeout)
+
+
+def test_end_of_process_with_pending_functions():
+    done = run("""
+        import sys, time
+        from kiln.driver import CPU, DeviceQueue
+        queue = DeviceQueue(CPU())
+        queue.enqueue_cpu_function(lambda: time.sleep(0.2))
+        for _ in range(50):
+            queue.enqueue_cpu_function(lambda: print("late"))
+        sys.exit(3)
+    """)
+    assert done.returncode == 3, done.stderr
+
+
+def test_end_of_process_with_a_function_that_never_ends():
+    done = run("""
+        import sys, time
+        from kiln.driver import CPU, DeviceQueue
+        queue = DeviceQueue(CPU())
+        queue.enqueue_cpu_function(lambda: time.sleep(60))
+        time.sleep(0.1)
+        sys.exit(4)
+    """)
+    assert done.returncode == 4, done.stderr
+
+
+def test_fork_is_refused():
+    done = run("""
+        import os
+        from kiln.driver import CPU, Buffer, DeviceQueue
+        from kiln.dtype import DType
+        queue = DeviceQueue(CPU())
+        queue.enqueue_cpu_function(lambda: None)
+        queue.synchronize()
+        child = os.fork()
+        if child == 0:
+            try:
+                queue.synchronize()
+            except RuntimeError as error:
+                os._exit(17 if "kiln was in use before fork()" in str(error) else 1)
+            os._exit(2)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """)
+    assert done.stdout.strip() == "17", done.stderr
+
+
+def test_copies_of_handles():
+    for handle in (CPU(),):
+        with pytest.raises(TypeError):
+            copy.copy(handle)
