@@ -219,11 +219,12 @@ Artifact::Artifact(std::shared_ptr<const Storage> storage, std::string name)
 
 Artifact::~Artifact() = default;
 
-void Artifact::verify() {
+void Artifact::verify(bool with_sections) {
   HeaderReport found = report(bytes_, name_);
   // A newer format may mean anything by the sections, so that comes before what they hold.
   if (!found.reasons.empty()) throw RuntimeError(found.reasons.front());
   header_ = std::move(*found.header);
+  if (!with_sections) return;
   std::uint64_t end = kPrefixBytes + get(bytes_.data() + 12, 4);
   for (const SectionInfo& info : header_.sections) {
     const std::uint64_t section_end = info.offset + info.length;
@@ -244,7 +245,7 @@ std::shared_ptr<const Artifact> Artifact::read(const std::string& path) {
     storage->length = file.length;
   }
   std::shared_ptr<Artifact> artifact(new Artifact(std::move(storage), path));
-  artifact->verify();
+  artifact->verify(true);
   return artifact;
 }
 
@@ -253,21 +254,35 @@ std::shared_ptr<const Artifact> Artifact::from_bytes(std::span<const std::byte> 
   auto storage = Storage::of_length(bytes.size());
   if (!bytes.empty()) std::memcpy(storage->data, bytes.data(), bytes.size());
   std::shared_ptr<Artifact> artifact(new Artifact(std::move(storage), name));
-  artifact->verify();
+  artifact->verify(true);
   return artifact;
 }
 
-std::shared_ptr<const Artifact> Artifact::from_contents(const ArtifactContents& contents) {
-  std::vector<std::string> text;
-  const Layout layout = lay_out(contents, text);
+std::shared_ptr<const Artifact> Artifact::from_layout(const Layout& layout, std::string name) {
   auto storage = Storage::of_length(layout.total);
   std::memcpy(storage->data, layout.head.data(), layout.head.size());
   for (const Piece& piece : layout.pieces)
     if (!piece.bytes.empty())
       std::memcpy(storage->data + piece.offset, piece.bytes.data(), piece.bytes.size());
-  std::shared_ptr<Artifact> artifact(new Artifact(std::move(storage), "<compiled>"));
-  artifact->verify();
+  std::shared_ptr<Artifact> artifact(new Artifact(std::move(storage), std::move(name)));
+  artifact->verify(false);
   return artifact;
+}
+
+std::shared_ptr<const Artifact> Artifact::from_contents(const ArtifactContents& contents) {
+  std::vector<std::string> text;
+  return from_layout(lay_out(contents, text), "<compiled>");
+}
+
+std::shared_ptr<const Artifact> Artifact::with_locations(
+    const std::vector<ProgramLocation>& locations) const {
+  const std::string text = locations_text(locations);
+  std::vector<SectionSource> sections;
+  for (const SectionInfo& info : header_.sections)
+    sections.push_back({.info = {.kind = info.kind, .graph = info.graph, .target = info.target},
+                        .pieces = {{0, info.kind == "locations" ? std::as_bytes(std::span(text))
+                                                                : section(info)}}});
+  return from_layout(lay_out(header_, std::move(sections)), name_);
 }
 
 // ---- what is inside ----------------------------------------------------------------------------
@@ -284,17 +299,13 @@ std::optional<std::span<const std::byte>> Artifact::carried_weight(std::size_t i
   return section("weights").subspan(*weight.offset, packed_bytes(weight.dtype, weight.shape));
 }
 
-std::optional<ProgramLocation> Artifact::location(std::int64_t index) const {
+std::vector<ProgramLocation> Artifact::locations() const {
+  std::vector<ProgramLocation> locations;
   const auto bytes = section("locations");
-  if (index < 0 || bytes.empty()) return std::nullopt;
+  if (bytes.empty()) return locations;
   try {
     JsonReader reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    reader.begin_array();
-    for (std::int64_t i = 0; reader.next_element(); ++i) {
-      if (i != index) {
-        reader.skip();
-        continue;
-      }
+    for (reader.begin_array(); reader.next_element();) {
       ProgramLocation location;
       std::string key;
       for (reader.begin_object(); reader.next_key(key);) {
@@ -307,12 +318,18 @@ std::optional<ProgramLocation> Artifact::location(std::int64_t index) const {
         else
           reader.skip();
       }
-      return location;
+      locations.push_back(std::move(location));
     }
   } catch (const JsonError&) {
     // An error is being reported; it is better told without its place than not at all.
   }
-  return std::nullopt;
+  return locations;
+}
+
+std::optional<ProgramLocation> Artifact::location(std::int64_t index) const {
+  std::vector<ProgramLocation> all = locations();
+  if (index < 0 || index >= static_cast<std::int64_t>(all.size())) return std::nullopt;
+  return std::move(all[static_cast<std::size_t>(index)]);
 }
 
 std::vector<std::string> Artifact::kernel_summaries(std::string_view graph) const {

@@ -19,6 +19,10 @@
 
 namespace kiln::runtime {
 
+namespace format_v1 {
+struct Layout;
+}
+
 /// Format of the container and the interface between programs and runtime.
 inline constexpr int kFormatMajor = 1;
 inline constexpr int kFormatMinor = 0;
@@ -146,6 +150,10 @@ class Artifact {
   /// What the compiler made. KILN_MEF_IR=0 leaves out `ir` and `locations`.
   static std::shared_ptr<const Artifact> from_contents(const ArtifactContents& contents);
 
+  /// The same artifact with other source lines.
+  std::shared_ptr<const Artifact> with_locations(
+      const std::vector<ProgramLocation>& locations) const;
+
   ~Artifact();
   Artifact(const Artifact&) = delete;
   Artifact& operator=(const Artifact&) = delete;
@@ -164,6 +172,8 @@ class Artifact {
   /// The data of weight `index` that the artifact carries; nothing for a weight it does not carry.
   std::optional<std::span<const std::byte>> carried_weight(std::size_t index) const;
 
+  /// All entries of `locations`.
+  std::vector<ProgramLocation> locations() const;
   /// The entry of `locations` with this index, or nothing when it was left out. Slow; for errors.
   std::optional<ProgramLocation> location(std::int64_t index) const;
 
@@ -177,7 +187,9 @@ class Artifact {
  private:
   struct Storage;
   Artifact(std::shared_ptr<const Storage> storage, std::string name);
-  void verify();
+  static std::shared_ptr<const Artifact> from_layout(const format_v1::Layout& layout,
+                                                     std::string name);
+  void verify(bool with_sections);
 
   std::shared_ptr<const Storage> storage_;
   std::span<const std::byte> bytes_;

@@ -34,6 +34,9 @@ std::string header_text(const ArtifactHeader& header);
 /// with a clause that says what is wrong.
 ArtifactHeader parse_header(std::string_view text);
 
+/// The text of the section `locations`.
+std::string locations_text(const std::vector<ProgramLocation>& locations);
+
 /// One piece of a section: bytes at a multiple of 64 from the section's start.
 struct Piece {
   std::uint64_t offset = 0;

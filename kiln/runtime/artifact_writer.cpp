@@ -24,14 +24,6 @@ std::int64_t time_stamp() {
   return static_cast<std::int64_t>(std::time(nullptr));
 }
 
-std::string locations_text(const std::vector<ProgramLocation>& locations) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const ProgramLocation& location : locations)
-    list.push_back({{"graph", location.graph}, {"op", location.op}, {"text", location.text}});
-  // Source lines are quoted as they are in the user's file, whatever their encoding.
-  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 std::uint64_t length_of(const SectionSource& section) {
   std::uint64_t length = 0;
   for (const Piece& piece : section.pieces)
@@ -52,6 +44,14 @@ std::uint64_t checksum_of(const SectionSource& section, std::uint64_t padding) {
 }
 
 }  // namespace
+
+std::string locations_text(const std::vector<ProgramLocation>& locations) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const ProgramLocation& location : locations)
+    list.push_back({{"graph", location.graph}, {"op", location.op}, {"text", location.text}});
+  // Source lines are quoted as they are in the user's file, whatever their encoding.
+  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 Layout lay_out(ArtifactHeader header, std::vector<SectionSource> sections) {
   for (SectionSource& section : sections) section.info.length = length_of(section);

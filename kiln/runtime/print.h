@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "kiln/dtype/dtype.h"
 
@@ -21,6 +23,23 @@ struct PrintOptions {
   PrintStyle style = PrintStyle::COMPACT;
   int precision = 6;      // digits after the point in FULL
   std::string directory;  // receives the files of the binary styles
+};
+
+/// Print options that may change while models run.
+class PrintSettings {
+ public:
+  PrintOptions get() const {
+    const std::lock_guard lock(mutex_);
+    return options_;
+  }
+  void set(PrintOptions options) {
+    const std::lock_guard lock(mutex_);
+    options_ = std::move(options);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  PrintOptions options_;
 };
 
 /// The text of COMPACT or FULL for a dense tensor, without a line end: "x = tensor([[1, 2]], …)".

@@ -1,0 +1,214 @@
+#include "kiln/runtime/call.h"
+
+#include <exception>
+
+#include "kiln/support/format.h"
+#include "kiln/support/thread_pool.h"
+
+namespace kiln::runtime {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+/// Null for a size that cannot be had.
+std::byte* allocate_block(std::size_t bytes) {
+  return static_cast<std::byte*>(::operator new(bytes, std::align_val_t(kAlignment), std::nothrow));
+}
+
+void release_block(std::byte* block) { ::operator delete(block, std::align_val_t(kAlignment)); }
+
+[[noreturn]] void throw_out_of_memory(std::int64_t bytes) {
+  throw ValueError(
+      bytes < 0 ? std::string("A model needs more working memory than can be addressed.")
+                : format("There is no memory for {} bytes of working memory of a model.", bytes));
+}
+
+}  // namespace
+
+Arena::~Arena() {
+  reset();
+  if (block_ != nullptr) release_block(block_);
+}
+
+void* Arena::allocate_slow(std::int64_t bytes) {
+  if (bytes < 0 || bytes > std::int64_t{1} << 56) throw_out_of_memory(bytes);
+  const std::size_t size =
+      (std::max<std::size_t>(static_cast<std::size_t>(bytes), 1) + kAlignment - 1) &
+      ~(kAlignment - 1);
+  if (size > capacity_ - used_) {
+    const std::size_t capacity = std::max(size, std::size_t{4096});
+    std::byte* block = allocate_block(capacity);
+    if (block == nullptr) throw_out_of_memory(bytes);
+    if (block_ != nullptr) full_.emplace_back(block_, capacity_);
+    block_ = block;
+    capacity_ = capacity;
+    used_ = 0;
+  }
+  std::byte* at = block_ + used_;
+  used_ += size;
+  return at;
+}
+
+/// Replaces the blocks of a call by one that would have been enough.
+void Arena::merge() {
+  std::size_t total = capacity_;
+  for (const auto& [block, capacity] : full_) {
+    total += capacity;
+    release_block(block);
+  }
+  full_.clear();
+  release_block(block_);
+  block_ = allocate_block(total);
+  capacity_ = block_ == nullptr ? 0 : total;
+}
+
+Prepared::~Prepared() {
+  for (void* block : memory)
+    if (block != nullptr) release_block(static_cast<std::byte*>(block));
+}
+
+std::string failure_text(const Artifact& artifact, const KilnFailure& failure,
+                         std::span<const std::int64_t> values) {
+  std::string sentence = failure.sentence;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string mark = format("{{{}}}", i);
+    const std::string text = format("{}", values[i]);
+    for (std::size_t at = 0; (at = sentence.find(mark, at)) != std::string::npos; at += text.size())
+      sentence.replace(at, mark.size(), text);
+  }
+  std::string text =
+      format("An error occurred in kernel entry point named \"{}\":\n", failure.entry);
+  if (const auto location = artifact.location(failure.location)) {
+    if (location->text.find("Source Traceback:") != std::string::npos) {
+      text += location->text;
+      if (!text.ends_with('\n')) text += '\n';
+    } else {
+      text += format("op '{}' of graph '{}'", location->op, location->graph);
+      if (!location->text.empty())
+        text += format(
+            " ({}); set KILN_DEBUG=source-tracebacks before the graph is built for the "
+            "whole traceback",
+            location->text);
+      text += '\n';
+    }
+  }
+  return text + "error: " + sentence;
+}
+
+namespace {
+
+Call& of(KilnCall* call) { return *static_cast<Call*>(call); }
+
+void* allocate(KilnCall* call, std::int64_t bytes) { return of(call).arena->allocate(bytes); }
+
+void* allocate_output(KilnCall* raw, std::int64_t index, const std::int64_t* extents) {
+  Call& call = of(raw);
+  KILN_CHECK(call.outputs != nullptr && index >= 0 &&
+                 static_cast<std::size_t>(index) < call.outputs->size(),
+             "a program makes a result that its graph does not have");
+  const TensorSignature& result = call.graph->outputs[static_cast<std::size_t>(index)];
+  driver::Buffer& slot = (*call.outputs)[static_cast<std::size_t>(index)];
+  slot = driver::Buffer(result.dtype,
+                        Shape(std::span<const std::int64_t>(extents, result.shape.size())));
+  return slot.data();
+}
+
+void* allocate_prepared(KilnCall* raw, std::int64_t slot, std::int64_t bytes) {
+  Call& call = of(raw);
+  KILN_CHECK(call.prepared_by != nullptr && slot >= 0 &&
+                 static_cast<std::size_t>(slot) < call.prepared_by->memory.size(),
+             "a program prepares something that its graph does not have");
+  if (bytes < 0) throw_out_of_memory(bytes);
+  void*& memory = call.prepared_by->memory[static_cast<std::size_t>(slot)];
+  KILN_CHECK(memory == nullptr, "a program prepares one slot twice");
+  memory = allocate_block(std::max<std::size_t>(static_cast<std::size_t>(bytes), 1));
+  if (memory == nullptr) throw_out_of_memory(bytes);
+  return memory;
+}
+
+void fail(KilnCall* raw, const KilnFailure* failure, const std::int64_t* values,
+          std::int64_t count) {
+  const std::string text = failure_text(
+      *of(raw).artifact, *failure,
+      std::span<const std::int64_t>(values, static_cast<std::size_t>(values ? count : 0)));
+  if (failure->error_class == KILN_VALUE_ERROR) throw ValueError(text);
+  throw RuntimeError(text);
+}
+
+void print(KilnCall* raw, const char* label, std::int32_t dtype, std::int32_t rank,
+           const std::int64_t* extents, const void* data) {
+  const PrintOptions options = of(raw).print_settings->get();
+  print_tensor(label, DType::from_code(dtype),
+               std::span<const std::int64_t>(extents, static_cast<std::size_t>(rank)), data,
+               options);
+}
+
+/// A parallel loop under way: pieces are cut at multiples of the grain and taken in order; the
+/// failure of the first piece that failed is kept.
+struct Loop {
+  KilnLoopBody body;
+  void* arguments;
+  std::int64_t count;
+  std::int64_t piece;
+  std::atomic<std::int64_t> next{0};
+  std::atomic<std::int64_t> failed_at{INT64_MAX};
+  std::mutex mutex;
+  std::exception_ptr failure;
+
+  void work(std::int64_t worker) {
+    while (true) {
+      const std::int64_t begin = next.fetch_add(piece, std::memory_order_relaxed);
+      if (begin >= count) return;
+      // Pieces before the failure still run: one of them may be the first to fail.
+      if (begin > failed_at.load(std::memory_order_relaxed)) return;
+      try {
+        body(arguments, begin, std::min(count, begin + piece), worker);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (begin < failed_at.load(std::memory_order_relaxed)) {
+          failed_at.store(begin, std::memory_order_relaxed);
+          failure = std::current_exception();
+        }
+      }
+    }
+  }
+};
+
+void parallel_for(KilnCall* call, KilnLoopBody body, void* arguments, std::int64_t count,
+                  std::int64_t grain) {
+  if (count <= 0) return;
+  grain = std::max<std::int64_t>(grain, 1);
+  const std::int64_t grains = (count - 1) / grain + 1;
+  const std::int64_t threads = std::min<std::int64_t>(call->num_threads, grains);
+  if (threads <= 1) {
+    body(arguments, 0, count, 0);
+    return;
+  }
+  // Several pieces a thread even out threads of different speed.
+  constexpr std::int64_t kPiecesPerThread = 4;
+  const std::int64_t pieces = std::min(grains, threads * kPiecesPerThread);
+  Loop loop{.body = body,
+            .arguments = arguments,
+            .count = count,
+            .piece = ((grains - 1) / pieces + 1) * grain};
+  run_on_threads(static_cast<int>(threads), loop);
+  if (loop.failure) std::rethrow_exception(loop.failure);
+}
+
+}  // namespace
+
+const KilnRuntime& runtime_table() {
+  static constexpr KilnRuntime kTable{
+      .abi_version = KILN_ABI_VERSION,
+      .size = sizeof(KilnRuntime),
+      .allocate = allocate,
+      .allocate_output = allocate_output,
+      .allocate_prepared = allocate_prepared,
+      .parallel_for = parallel_for,
+      .fail = fail,
+      .print_tensor = print,
+  };
+  return kTable;
+}
+
+}  // namespace kiln::runtime

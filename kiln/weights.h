@@ -1,0 +1,5 @@
+#pragma once
+
+// Everything of the weights layer.
+
+#include "kiln/weights/safetensors.h"
