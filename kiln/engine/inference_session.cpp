@@ -49,6 +49,26 @@ Background& background() {
   return threads;
 }
 
+/// KILN_NUM_THREADS, else what the machine leaves to this process.
+int default_num_threads() {
+  const char* text = std::getenv("KILN_NUM_THREADS");
+  if (text != nullptr && *text != '\0') {
+    char* end = nullptr;
+    const long value = std::strtol(text, &end, 10);
+    if (*end == '\0' && value >= 0) {
+      if (value > 0) return static_cast<int>(std::min<long>(value, ThreadPool::kMaxThreads));
+    } else {
+      static std::once_flag warned;
+      std::call_once(warned, [text] {
+        std::fprintf(stderr,
+                     "kiln: warning: KILN_NUM_THREADS is '%s', which is no number of threads\n",
+                     text);
+      });
+    }
+  }
+  return ThreadPool::usable_threads();
+}
+
 std::string device_list(const std::vector<runtime::AcceleratorTarget>& targets) {
   std::vector<std::string> names;
   for (const auto& target : targets) names.push_back(format("{} {}", target.api, target.arch));
@@ -160,7 +180,8 @@ Model InferenceSession::State::make_model(const std::shared_ptr<const runtime::A
                  model->graph->name, device.to_string()));
     throw RuntimeError(format("'{}' holds accelerator code for {}; device {} is {}",
                               artifact->name(), device_list(artifact->header().accelerators),
-                              device.to_string(), device.to_device().architecture_name()));
+                              device.to_string(),
+                              driver::Accelerator(device.id).architecture_name()));
   }
   model->attach(runtime::load_image(artifact));
   model->load(registry);

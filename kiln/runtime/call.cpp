@@ -1,7 +1,5 @@
 #include "kiln/runtime/call.h"
 
-#include <exception>
-
 #include "kiln/support/format.h"
 #include "kiln/support/thread_pool.h"
 
@@ -143,56 +141,10 @@ void print(KilnCall* raw, const char* label, std::int32_t dtype, std::int32_t ra
                options);
 }
 
-/// A parallel loop under way: pieces are cut at multiples of the grain and taken in order; the
-/// failure of the first piece that failed is kept.
-struct Loop {
-  KilnLoopBody body;
-  void* arguments;
-  std::int64_t count;
-  std::int64_t piece;
-  std::atomic<std::int64_t> next{0};
-  std::atomic<std::int64_t> failed_at{INT64_MAX};
-  std::mutex mutex;
-  std::exception_ptr failure;
-
-  void work(std::int64_t worker) {
-    while (true) {
-      const std::int64_t begin = next.fetch_add(piece, std::memory_order_relaxed);
-      if (begin >= count) return;
-      // Pieces before the failure still run: one of them may be the first to fail.
-      if (begin > failed_at.load(std::memory_order_relaxed)) return;
-      try {
-        body(arguments, begin, std::min(count, begin + piece), worker);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (begin < failed_at.load(std::memory_order_relaxed)) {
-          failed_at.store(begin, std::memory_order_relaxed);
-          failure = std::current_exception();
-        }
-      }
-    }
-  }
-};
-
 void parallel_for(KilnCall* call, KilnLoopBody body, void* arguments, std::int64_t count,
                   std::int64_t grain) {
-  if (count <= 0) return;
-  grain = std::max<std::int64_t>(grain, 1);
-  const std::int64_t grains = (count - 1) / grain + 1;
-  const std::int64_t threads = std::min<std::int64_t>(call->num_threads, grains);
-  if (threads <= 1) {
-    body(arguments, 0, count, 0);
-    return;
-  }
-  // Several pieces a thread even out threads of different speed.
-  constexpr std::int64_t kPiecesPerThread = 4;
-  const std::int64_t pieces = std::min(grains, threads * kPiecesPerThread);
-  Loop loop{.body = body,
-            .arguments = arguments,
-            .count = count,
-            .piece = ((grains - 1) / pieces + 1) * grain};
-  run_on_threads(static_cast<int>(threads), loop);
-  if (loop.failure) std::rethrow_exception(loop.failure);
+  ThreadPool::instance().parallel_for(count, grain, static_cast<int>(call->num_threads), body,
+                                      arguments);
 }
 
 }  // namespace

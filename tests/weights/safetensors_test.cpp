@@ -151,7 +151,7 @@ TEST_F(SafetensorsTest, RefusesMalformedHeaders) {
     return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets +
            "}";
   };
-  expect_invalid("{", "", "ends early");
+  expect_invalid("{", "", "expected '\"'");
   expect_invalid("[]", "", "expected '{'");
   expect_invalid("{} x", "", "after the end");
   expect_invalid("{\"x\":" + entry("F31", "[1]", "[0,4]") + "}", "abcd",
@@ -184,7 +184,7 @@ TEST_F(SafetensorsTest, DamagedFilesNeverCrash) {
       R"({"__metadata__":{"a":"b"},"x":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"y":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})";
   std::mt19937 random(11);
   static const char kUseful[] = "{}[]\",:0123456789-x\\";
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 600; ++i) {
     std::string header = good_header;
     for (int change = 0; change < 3; ++change)
       header[random() % header.size()] =
