@@ -158,6 +158,16 @@ Type scatter(const Inference& op) {
   return TensorType(x.dtype, x.shape, x.device);
 }
 
+/// Bounds near the ends of 64 bits may leave them.
+template <typename F>
+Dim slice_arithmetic(F&& compute) {
+  try {
+    return compute();
+  } catch (const ValueError&) {
+    throw ValueError("slice index computation overflow");
+  }
+}
+
 [[noreturn]] void throw_start(std::string_view which, const Dim& a, const Dim& n) {
   throw ValueError(format("slice {} index {} out of range for dimension size {}", which,
                           a.to_string(), n.to_string()));
@@ -213,17 +223,19 @@ Shape sliced_shape(const Inference& op, const Shape& shape, std::size_t first_dy
       continue;
     }
     const std::int64_t low = s < 0 ? -1 : 0;
-    if (a.is_static() && (a.value() < low || (n.is_static() && a.value() > n.value())))
+    const Dim last = s < 0 && n.is_static() ? n - 1 : n;
+    if (a.is_static() && (a.value() < low || (last.is_static() && a.value() > last.value())))
       throw_start("start", a, n);
     if (b.is_static() && (b.value() < low || (n.is_static() && b.value() > n.value())))
       throw_start("stop", b, n);
-    const Dim span = b - a;
+    const Dim span = slice_arithmetic([&] { return b - a; });
     if (span.is_static() && (s > 0 ? span.value() < 0 : span.value() > 0))
       throw ValueError(format(
           "start and stop should be increasing for positive step and decreasing for negative "
           "step, but got start {}, stop {} for step {}",
           a.to_string(), b.to_string(), s));
-    result.push_back((span + Dim(s) - Dim(s > 0 ? 1 : -1)).floor_div(Dim(s)));
+    result.push_back(
+        slice_arithmetic([&] { return (span + Dim(s) - Dim(s > 0 ? 1 : -1)).floor_div(Dim(s)); }));
   }
   if (!op.has("out_dims")) return result;
   const Shape& out_dims = op.get<Shape>("out_dims");

@@ -1,7 +1,5 @@
 #include "kiln/graph/ir.h"
 
-#include <unordered_map>
-
 #include "kiln/graph/op_info.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -43,72 +41,6 @@ Op* append_op(Block& block, OpKind kind, std::vector<Value*> operands, Attribute
   }
   block.ops.push_back(std::move(op));
   return block.ops.back().get();
-}
-
-namespace {
-
-class Cloner {
- public:
-  std::unique_ptr<Block> block(const Block& from, Op* parent, Graph* graph) {
-    auto to = std::make_unique<Block>();
-    to->parent = parent;
-    to->graph = graph;
-    for (const auto& argument : from.arguments) to->arguments.push_back(value(*argument, *to));
-    for (const auto& op : from.ops) to->ops.push_back(clone_op(*op, *to));
-    return to;
-  }
-
- private:
-  std::unique_ptr<Value> value(const Value& from, Block& block) {
-    auto to = std::make_unique<Value>(Value{from.type});
-    to->block = &block;
-    to->index = from.index;
-    map_[&from] = to.get();
-    return to;
-  }
-
-  std::unique_ptr<Op> clone_op(const Op& from, Block& block) {
-    auto to = std::make_unique<Op>();
-    to->kind = from.kind;
-    to->attributes = from.attributes;
-    to->location = from.location;
-    to->block = &block;
-    for (const Value* operand : from.operands) {
-      auto it = map_.find(operand);
-      KILN_CHECK(it != map_.end(), "an operand is defined after its use");
-      to->operands.push_back(it->second);
-    }
-    for (const auto& region : from.regions)
-      to->regions.push_back(this->block(*region, to.get(), block.graph));
-    for (const auto& result : from.results) {
-      to->results.push_back(value(*result, block));
-      to->results.back()->producer = to.get();
-    }
-    return to;
-  }
-
-  std::unordered_map<const Value*, Value*> map_;
-};
-
-}  // namespace
-
-std::unique_ptr<Module> clone(const Module& module) {
-  auto result = std::make_unique<Module>();
-  for (const auto& from : module.graphs) {
-    auto to = std::make_unique<Graph>();
-    to->name = from->name;
-    to->module = result.get();
-    to->is_subgraph = from->is_subgraph;
-    to->parameters = from->parameters;
-    to->argument_names = from->argument_names;
-    to->result_names = from->result_names;
-    to->strict_device_placement = from->strict_device_placement;
-    to->kernel_libraries = from->kernel_libraries;
-    to->is_device_graph = from->is_device_graph;
-    to->body = Cloner().block(*from->body, nullptr, to.get());
-    result->graphs.push_back(std::move(to));
-  }
-  return result;
 }
 
 }  // namespace kiln::graph::ir

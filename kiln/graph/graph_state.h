@@ -1,0 +1,114 @@
+#pragma once
+
+// What the handles of graphs, modules and weights point to. Internal to kiln/graph.
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kiln/graph/graph.h"
+#include "kiln/graph/ir.h"
+#include "kiln/graph/sharding.h"
+#include "kiln/graph/weight.h"
+
+namespace kiln::graph::detail {
+
+struct ModuleState {
+  ir::Module ir;
+};
+
+struct WeightState {
+  std::string name;
+  DType dtype = DType::float32;
+  graph::Shape shape;
+  DeviceRef device;
+  std::int64_t align = 1;
+  std::optional<QuantizationEncoding> encoding;
+  std::optional<ShardingStrategy> strategy;
+  DType original_dtype = DType::float32;
+  graph::Shape original_shape;
+  // Of a shard: the weight it is cut from, and which part it is.
+  std::shared_ptr<WeightState> whole;
+  int part = 0;
+
+  TensorType type() const { return TensorType(dtype, shape, device); }
+};
+
+struct GraphState : std::enable_shared_from_this<GraphState> {
+  std::shared_ptr<ModuleState> module;
+  ir::Graph* graph = nullptr;      // in `module`
+  std::string name;                // as the user gave it
+  std::vector<ir::Block*> blocks;  // the body and the regions being filled, innermost last
+  std::vector<Value> inputs;
+  DevicePlacementPolicy placement = DevicePlacementPolicy::Warn;
+  std::vector<std::string> kernel_libraries;
+  std::map<std::string, std::string> subgraphs;  // user's name -> name in the module
+
+  // Chains: the last side effect of each device.
+  std::map<DeviceRef, ir::Value*> chains;
+  ir::Value* always_ready = nullptr;
+  std::vector<DeviceRef> chain_devices;  // of a subgraph: the order of its hidden inputs
+
+  struct KnownWeight {
+    std::shared_ptr<WeightState> state;
+    ir::Value* value = nullptr;
+  };
+  std::map<std::string, KnownWeight> weights;
+  std::size_t weights_end = 0;  // ops of the body before this index are chains and weights
+
+  /// Symbols that inputs, ops so far, or for a subgraph the caller have defined.
+  std::set<std::string> symbols;
+
+  int loops = 0;  // while loops around the current block
+  std::atomic<std::thread::id> owner{};
+  int depth = 0;  // how often `owner` has entered it
+
+  ir::Block& block() const { return *blocks.back(); }
+  Value handle(ir::Value* value) { return Value(shared_from_this(), value); }
+  /// The chain of a device, made from the host's on first use.
+  ir::Value*& chain(DeviceRef device);
+};
+
+/// The current graph of this thread. None: LookupError.
+const std::shared_ptr<GraphState>& current_graph();
+/// The current graph or null.
+std::shared_ptr<GraphState> current_graph_or_null();
+
+/// Makes a graph the current one of this thread, until the matching `pop_graph`. Another thread
+/// builds it: RuntimeError.
+void push_graph(const std::shared_ptr<GraphState>& graph);
+void pop_graph(GraphState* graph) noexcept;
+
+/// The value of a weight in `graph`, added on first use.
+ir::Value* weight_value(GraphState& graph, const std::shared_ptr<WeightState>& weight,
+                        bool on_host = true);
+
+/// The value of a shard in the current block of `graph`.
+ir::Value* shard_value(GraphState& graph, const WeightState& shard);
+/// A named constant among the weights at the start of the body.
+ir::Value* external_constant(GraphState& graph, const std::string& name, const TensorType& type,
+                             std::int64_t align, bool placeholder);
+
+/// The op of `kind` on values of the current graph, appended to its current block. A ValueError of
+/// inference gets the frame "Failed to create op '…'".
+ir::Op* add_op(OpKind kind, const std::vector<Value>& operands, ir::Attributes attributes = {},
+               std::vector<Type> declared = {});
+/// The same with one tensor result.
+TensorValue add_tensor_op(OpKind kind, const std::vector<Value>& operands,
+                          ir::Attributes attributes = {}, std::vector<Type> declared = {});
+/// The operand's place in `graph`; a value of another graph or of a region that has ended:
+/// ValueError.
+ir::Value* operand_of(GraphState& graph, const Value& value);
+
+/// The tensor that a strong operand is, in the current graph. A bare number or array: TypeError.
+TensorValue strong_tensor(const TensorValueLike& value);
+
+/// The chain of `device` in the current graph; afterwards `advance` stores the op's result.
+Value chain_of(DeviceRef device);
+void advance_chain(DeviceRef device, const Value& chain);
+
+}  // namespace kiln::graph::detail

@@ -1,0 +1,42 @@
+#pragma once
+
+// Where the user wrote an op. C++ calls record their std::source_location; a language binding
+// supplies the frames of its own stack through a provider.
+
+#include <source_location>
+
+#include "kiln/graph/ir.h"
+
+namespace kiln::graph {
+
+using Location = std::source_location;
+
+/// Asked for the frames of the user's code, innermost first, whenever an op is added: one frame,
+/// or the whole stack with source lines when `full`. Null: this thread runs no such code, and the
+/// C++ location counts. Must not throw.
+using LocationProvider = ir::SourceLocation (*)(bool full);
+/// For the whole process; null removes it.
+void set_location_provider(LocationProvider provider);
+
+/// Whether every op records the full call stack. Initially on when the environment variable
+/// KILN_DEBUG lists "source-tracebacks".
+bool source_tracebacks();
+void set_source_tracebacks(bool on);
+
+/// While it lives, ops added by this thread belong to the line `location`; the outermost scope
+/// counts, so that ops made of other ops name the user's line.
+class LocationScope {
+ public:
+  explicit LocationScope(const Location& location);
+  ~LocationScope();
+  LocationScope(const LocationScope&) = delete;
+  LocationScope& operator=(const LocationScope&) = delete;
+
+ private:
+  bool outermost_;
+};
+
+/// The location for an op that is added now; null outside of any scope and provider.
+ir::SourceLocation current_location();
+
+}  // namespace kiln::graph

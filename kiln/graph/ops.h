@@ -1,0 +1,15 @@
+#pragma once
+
+// Everything that can be done with the values of a graph.
+
+#include "kiln/graph/ops/buffer.h"
+#include "kiln/graph/ops/constant.h"
+#include "kiln/graph/ops/control_flow.h"
+#include "kiln/graph/ops/elementwise.h"
+#include "kiln/graph/ops/linalg.h"
+#include "kiln/graph/ops/movement.h"
+#include "kiln/graph/ops/norm.h"
+#include "kiln/graph/ops/print.h"
+#include "kiln/graph/ops/reduction.h"
+#include "kiln/graph/ops/shape.h"
+#include "kiln/graph/ops/transfer.h"

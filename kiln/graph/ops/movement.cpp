@@ -1,0 +1,194 @@
+#include "kiln/graph/ops/movement.h"
+
+#include <cmath>
+
+#include "kiln/graph/graph_state.h"
+#include "kiln/graph/ops/elementwise.h"
+#include "kiln/graph/ops/shape.h"
+#include "kiln/graph/placement.h"
+#include "kiln/graph/promotion.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+namespace kiln::graph::ops {
+
+using graph::detail::add_tensor_op;
+
+namespace {
+
+const Location& line_of(const std::vector<TensorValueLike>& values) {
+  for (const TensorValueLike& value : values)
+    if (!value.is_weak()) return value.location();
+  return values[0].location();
+}
+
+}  // namespace
+
+TensorValue concat(const std::vector<TensorValueLike>& original_vals, int axis) {
+  if (original_vals.empty()) throw ValueError("Must provide at least one value to concat.");
+  LocationScope at(line_of(original_vals));
+  // Pairwise from the left, so that each value meets the type reached so far.
+  std::optional<DType> dtype;
+  DeviceRef device;
+  for (const TensorValueLike& value : original_vals) {
+    if (value.is_weak()) continue;
+    TensorValue tensor = graph::detail::strong_tensor(value);
+    if (!dtype) device = tensor.device();
+    const DType pair[] = {dtype.value_or(tensor.dtype()), tensor.dtype()};
+    dtype = promoted_dtype(pair);
+  }
+  if (!dtype)
+    throw TypeError(
+        "ops.concat requires at least one kiln object as input. Use ops.constant to convert a "
+        "number or "
+        "an array to a TensorValue with a specific dtype.");
+  std::vector<Value> values;
+  for (const TensorValueLike& value : original_vals)
+    values.push_back(value.is_weak() ? promote_weak(value, *dtype, device) : cast(value, *dtype));
+  const int rank = TensorValue(values[0]).rank();
+  if (axis < -rank || axis >= rank) throw IndexError(format("Axis out of range axis={}", axis));
+  if (values.size() == 1) return TensorValue(values[0]);
+  const std::int64_t from_start = axis < 0 ? axis + rank : axis;
+  return add_tensor_op(OpKind::concat, values, {{"axis", from_start}});
+}
+
+TensorValue stack(const std::vector<TensorValueLike>& values, int axis) {
+  if (values.empty()) throw ValueError("Expected at least one value to stack");
+  LocationScope at(line_of(values));
+  std::vector<TensorValue> tensors;
+  for (const TensorValueLike& value : values) tensors.push_back(strong(value));
+  const int rank = tensors[0].rank();
+  for (const TensorValue& tensor : tensors) {
+    if (tensor.rank() != rank) throw ValueError("All inputs to stack must be the same rank");
+    if (tensor.dtype() != tensors[0].dtype())
+      throw ValueError("All inputs to stack must have the same dtype");
+  }
+  if (axis < -rank - 1 || axis > rank)
+    throw IndexError(format("Axis out of range (expected to be in range of [{}, {}], but got {})",
+                            -rank - 1, rank, axis));
+  if (axis < 0) axis += rank + 1;
+  std::vector<TensorValueLike> parts;
+  for (const TensorValue& tensor : tensors) parts.push_back(unsqueeze(tensor, axis));
+  return concat(parts, axis);
+}
+
+std::vector<TensorValue> split(const TensorValueLike& x, const std::vector<Dim>& split_sizes,
+                               int axis) {
+  LocationScope at(x.location());
+  TensorValue value = strong(x);
+  const int rank = value.rank();
+  if (axis < -rank || axis >= rank)
+    throw IndexError(format("Axis must be in range [{}, {}), got {}", -rank, rank, axis));
+  if (axis < 0) axis += rank;
+  if (split_sizes.empty()) return {};
+  const Dim total = value.shape()[axis];
+  const std::string sizes = Shape(split_sizes).to_string();
+  Dim sum = 0;
+  for (const Dim& size : split_sizes) {
+    if (!size.is_static()) throw TypeError(format("Split sizes must be static: sizes={}", sizes));
+    if (size.value() < 0) throw ValueError(format("Split sizes must be positive: sizes={}", sizes));
+    sum = sum + size;
+  }
+  if (!total.is_static())
+    throw TypeError(format("split needs a static dim: x.shape[axis]={}", total.to_string()));
+  if (sum != total)
+    throw ValueError(
+        format("Split sizes must sum to dimension value; x.shape[axis]={} != sum(sizes={})",
+               total.to_string(), sizes));
+  std::vector<TensorValue> parts;
+  Dim start = 0;
+  for (const Dim& size : split_sizes) {
+    std::vector<SliceIndex> indices(static_cast<std::size_t>(axis), SliceIndex(all));
+    indices.push_back(slice(start, start + size));
+    parts.push_back(slice_tensor(value, indices));
+    start = start + size;
+  }
+  return parts;
+}
+
+std::vector<TensorValue> chunk(const TensorValueLike& x, int chunks, int axis) {
+  LocationScope at(x.location());
+  TensorValue value = strong(x);
+  if (chunks < 1) throw ValueError(format("chunk: chunks={} must be at least 1", chunks));
+  const int rank = value.rank();
+  if (rank == 0) {
+    if (chunks > 1) throw ValueError(format("Cannot split scalar value into chunks={}", chunks));
+    return {value};
+  }
+  if (axis < -rank || axis >= rank)
+    throw IndexError(format("Axis must be in range [{}, {}), got {}", -rank, rank, axis));
+  if (axis < 0) axis += rank;
+  const Dim total = value.shape()[axis];
+  if (!total.is_static())
+    throw TypeError(format("chunk needs a static dim: x.shape[axis]={}", total.to_string()));
+  if (total.value() % chunks != 0)
+    throw ValueError(format("chunk: chunks={} must statically divide x.shape[axis]={}", chunks,
+                            total.to_string()));
+  return split(value, std::vector<Dim>(static_cast<std::size_t>(chunks), total.value() / chunks),
+               axis);
+}
+
+TensorValue pad(const TensorValueLike& input, const std::vector<std::int64_t>& paddings,
+                const PadOptions& options) {
+  LocationScope at(input.location());
+  TensorValue x = strong(input);
+  std::vector<Value> operands = {x};
+  const auto* number = std::get_if<Scalar>(&options.value.variant());
+  const bool zero = number && number->to<double>() == 0 && !std::signbit(number->to<double>());
+  if (options.mode == "constant" && !zero) {
+    TensorValue value;
+    if (options.value.is_weak()) {
+      value = promote_weak(options.value, x.dtype(), x.device());
+    } else {
+      value = strong(options.value);
+      const DType pair[] = {x.dtype(), value.dtype()};
+      if (promoted_dtype(pair) != x.dtype())
+        throw ValueError(
+            format("The padding value has dtype {}, which does not fit into the input's "
+                   "dtype {}.",
+                   value.dtype().to_string(), x.dtype().to_string()));
+      value = cast(value, x.dtype());
+    }
+    operands.push_back(value);
+  }
+  return add_tensor_op(OpKind::pad, operands, {{"paddings", paddings}, {"mode", options.mode}});
+}
+
+TensorValue tile(const TensorValueLike& x, const Shape& repeats) {
+  LocationScope at(x.location());
+  TensorValue value = strong(x);
+  HostDetour detour("tile", {&value});
+  return detour.back(add_tensor_op(OpKind::tile, {value}, {{"repeats", repeats}}));
+}
+
+TensorValue gather(const TensorValueLike& input, const TensorValueLike& indices, int axis) {
+  LocationScope at(input.location());
+  TensorValue x = strong(input), i = strong(indices);
+  const int rank = x.rank();
+  if (axis < -rank || axis >= rank)
+    throw IndexError(format("axis={} out of range for input={}", axis, x.repr()));
+  const std::int64_t from_start = axis < 0 ? axis + rank : axis;
+  return add_tensor_op(OpKind::gather, {x, i}, {{"axis", from_start}});
+}
+
+TensorValue gather_nd(const TensorValueLike& input, const TensorValueLike& indices,
+                      int batch_dims) {
+  LocationScope at(input.location());
+  TensorValue x = strong(input), i = strong(indices);
+  return add_tensor_op(OpKind::gather_nd, {x, i}, {{"batch_dims", std::int64_t{batch_dims}}});
+}
+
+TensorValue scatter(const TensorValueLike& input, const TensorValueLike& updates,
+                    const TensorValueLike& indices, int axis) {
+  LocationScope at(input.location());
+  TensorValue x = strong(input), u = strong(updates), i = strong(indices);
+  const int rank = x.rank();
+  if (axis < -rank || axis >= rank)
+    throw ValueError(
+        format("Invalid axis value {}. Axis must be in range [{}, {}]", axis, -rank, rank - 1));
+  const std::int64_t from_start = axis < 0 ? axis + rank : axis;
+  HostDetour detour("scatter", {&x, &u, &i});
+  return detour.back(add_tensor_op(OpKind::scatter, {x, u, i}, {{"axis", from_start}}));
+}
+
+}  // namespace kiln::graph::ops

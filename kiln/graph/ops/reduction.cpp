@@ -1,0 +1,47 @@
+#include "kiln/graph/ops/reduction.h"
+
+#include "kiln/graph/graph_state.h"
+#include "kiln/graph/ops/axis.h"
+#include "kiln/graph/promotion.h"
+
+namespace kiln::graph::ops {
+namespace {
+
+TensorValue reduce(OpKind kind, const TensorValueLike& x, int axis) {
+  LocationScope at(x.location());
+  TensorValue value = strong(x);
+  return graph::detail::add_tensor_op(kind, {value}, {{"axis", checked_axis(axis, value.rank())}});
+}
+
+}  // namespace
+
+using T = const TensorValueLike&;
+
+TensorValue sum(T x, int axis) { return reduce(OpKind::reduce_sum, x, axis); }
+TensorValue mean(T x, int axis) { return reduce(OpKind::reduce_mean, x, axis); }
+TensorValue prod(T x, int axis) { return reduce(OpKind::reduce_prod, x, axis); }
+TensorValue argmax(T x, int axis) { return reduce(OpKind::argmax, x, axis); }
+TensorValue argmin(T x, int axis) { return reduce(OpKind::argmin, x, axis); }
+TensorValue sum(T x, const AxisOptions& options) { return sum(x, options.axis); }
+TensorValue mean(T x, const AxisOptions& options) { return mean(x, options.axis); }
+TensorValue prod(T x, const AxisOptions& options) { return prod(x, options.axis); }
+TensorValue argmax(T x, const AxisOptions& options) { return argmax(x, options.axis); }
+TensorValue argmin(T x, const AxisOptions& options) { return argmin(x, options.axis); }
+TensorValue max(T x, const AxisOptions& options) {
+  return reduce(OpKind::reduce_max, x, options.axis);
+}
+TensorValue min(T x, const AxisOptions& options) {
+  return reduce(OpKind::reduce_min, x, options.axis);
+}
+
+std::pair<TensorValue, TensorValue> top_k(T input, const Dim& k, int axis) {
+  LocationScope at(input.location());
+  TensorValue value = strong(input);
+  const int rank = value.rank();
+  const std::int64_t from_start = axis < 0 && axis >= -rank ? axis + rank : axis;
+  ir::Op* op = graph::detail::add_op(OpKind::top_k, {value}, {{"axis", from_start}, {"k", k}});
+  auto& graph = *graph::detail::current_graph();
+  return {TensorValue(graph.handle(op->result(0))), TensorValue(graph.handle(op->result(1)))};
+}
+
+}  // namespace kiln::graph::ops

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <utility>
+
+#include "kiln/graph/value.h"
+
+namespace kiln::graph::ops {
+
+/// The axis of a reduction; it stays with size 1. Out of range: ValueError.
+struct AxisOptions {
+  int axis = -1;
+};
+
+TensorValue sum(const TensorValueLike& x, int axis = -1);
+TensorValue mean(const TensorValueLike& x, int axis = -1);
+TensorValue prod(const TensorValueLike& x, int axis = -1);
+/// int64; the first index of the extremum; NaN counts as the extremum.
+TensorValue argmax(const TensorValueLike& x, int axis = -1);
+TensorValue argmin(const TensorValueLike& x, int axis = -1);
+TensorValue sum(const TensorValueLike& x, const AxisOptions& options);
+TensorValue mean(const TensorValueLike& x, const AxisOptions& options);
+TensorValue prod(const TensorValueLike& x, const AxisOptions& options);
+TensorValue argmax(const TensorValueLike& x, const AxisOptions& options);
+TensorValue argmin(const TensorValueLike& x, const AxisOptions& options);
+/// NaN wins. (With two tensors: the elementwise ops.)
+TensorValue max(const TensorValueLike& x, const AxisOptions& options = {});
+TensorValue min(const TensorValueLike& x, const AxisOptions& options = {});
+
+/// The `k` largest values in descending order and their int64 indices.
+std::pair<TensorValue, TensorValue> top_k(const TensorValueLike& input, const Dim& k,
+                                          int axis = -1);
+
+}  // namespace kiln::graph::ops

@@ -1,0 +1,38 @@
+#pragma once
+
+// How operands of different kinds and types meet: strong operands agree on a dtype that holds all
+// of them exactly; weak ones (numbers, arrays, static dims) adopt it, if it holds their value.
+
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kiln/graph/value.h"
+
+namespace kiln::graph {
+
+/// The dtype that holds every value of every input type. None: ValueError.
+DType promoted_dtype(std::span<const DType> dtypes);
+
+/// A tensor of `dtype` on `device` for a weak operand. A value that the dtype does not hold:
+/// ValueError.
+TensorValue promote_weak(const TensorValueLike& value, DType dtype, DeviceRef device);
+
+/// Whether a number may stand for an element of `dtype`; if not: ValueError.
+void check_weak(const Scalar& value, DType dtype);
+/// Whether the integer lies in the range that `dtype` holds exactly; false for floats.
+bool holds_integer(DType dtype, const Scalar& value);
+/// The integer part as an integer; a number that 64 bits do not hold comes back as a float.
+Scalar whole_part(double value);
+/// Writes an integer that `dtype` is known to hold.
+void write_integer(DType dtype, const Scalar& value, std::byte* to);
+
+/// The operands of an op with one dtype. All weak: TypeError.
+std::vector<TensorValue> promote(std::span<const TensorValueLike* const> operands);
+std::pair<TensorValue, TensorValue> promote(const TensorValueLike& lhs, const TensorValueLike& rhs);
+
+/// The one operand of an op that takes no numbers. Weak: TypeError.
+TensorValue strong(const TensorValueLike& value);
+
+}  // namespace kiln::graph
