@@ -115,6 +115,18 @@ Parts scientific(DType dtype, double value, int precision) {
   return parts;
 }
 
+/// With exactly `precision` digits behind the point.
+Parts exact_scientific(double value, int precision) {
+  const std::string text = format("{:.{}e}", value, precision);
+  const std::size_t e = text.find('e');
+  const std::size_t point = text.find('.');
+  Parts parts;
+  parts.whole = text.substr(0, std::min(point, e));
+  if (point != std::string::npos) parts.fraction = text.substr(point + 1, e - point - 1);
+  parts.exponent = std::atoi(text.c_str() + e + 1);
+  return parts;
+}
+
 std::string exponent_text(int exponent, std::size_t digits) {
   std::string text = std::to_string(std::abs(exponent));
   if (text.size() < digits) text.insert(0, digits - text.size(), '0');
@@ -184,14 +196,15 @@ class FloatFormatter {
       const std::size_t width = left_ + right_ + 1;
       return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
     }
-    const Parts parts =
+    Parts parts =
         scientific_ ? scientific(dtype_, value, kPrecision) : positional(dtype_, value, kPrecision);
+    // NumPy fills up with digits of the exact value, not with zeros.
+    if (scientific_ && parts.fraction.size() < fraction_)
+      parts = exact_scientific(value, static_cast<int>(fraction_));
     text.assign(left_ - parts.whole.size(), ' ');
     text += parts.whole + "." + parts.fraction;
-    const std::size_t missing = fraction_ - parts.fraction.size();
-    if (scientific_)
-      return text + std::string(missing, '0') + exponent_text(parts.exponent, exponent_);
-    return text + std::string(missing, ' ');
+    if (scientific_) return text + exponent_text(parts.exponent, exponent_);
+    return text + std::string(fraction_ - parts.fraction.size(), ' ');
   }
 
  private:
