@@ -83,10 +83,14 @@ runtime::CpuTarget cpu_target_of(const Isa& isa, std::string_view cpu_target) {
   target.triple = isa.triple;
   target.cpu = isa.cpu;
   target.level = cpu_target.empty() ? "host" : std::string(cpu_target);
-  // The loader must find what the code may use: the whole list of the processor, in one order.
+  // The loader must find what the code may use; features that no compiler uses by itself, such as
+  // those for operating systems or cryptography, are not the code's needs.
   for (llvm::StringRef rest = isa.features; !rest.empty();) {
     auto [head, tail] = rest.split(',');
-    if (head.starts_with("+")) target.features.push_back(head.drop_front().str());
+    if (head.consume_front("+") &&
+        (head.starts_with("avx") ||
+         std::find(kUsedFeatures.begin(), kUsedFeatures.end(), head) != kUsedFeatures.end()))
+      target.features.push_back(head.str());
     rest = tail;
   }
   return target;

@@ -464,6 +464,10 @@ class HostEmitter {
       return Values{};
     };
 
+    if (launch.sequential) {
+      inline_call();
+      return;
+    }
     llvm::Value* grain = grain_of(launch);
     if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(count)) {
       if (known->isZero()) return;

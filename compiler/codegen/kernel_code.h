@@ -38,6 +38,7 @@ struct KernelLaunch {
   Dim unit_length = 1;
   double unit_cost = 1;      // per element, in units of one vector instruction
   std::int64_t grain = 1;    // iterations come in multiples of this
+  bool sequential = false;  // all iterations on one thread, in order
   Dim scratch_bytes = 0;     // working memory of each worker
   bool has_scratch = false;  // then slot `slots()` holds its address
 };

@@ -15,7 +15,7 @@ class SignatureBuilder {
       : kernel_(kernel), program_(program) {}
 
   KernelSignature build() {
-    out_.key = format("{}|", static_cast<int>(kernel_.kind));
+    out_.key = format("{}{}|", static_cast<int>(kernel_.kind), kernel_.sequential ? "s" : "");
     for (int axis : kernel_.axes)
       out_.key += format("{}:{}|", axis_number(axis), axis_extent(axis));
     if (kernel_.reduced_axis >= 0 && !kernel_.operands.empty())

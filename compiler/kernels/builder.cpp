@@ -169,6 +169,10 @@ void Builder::build_op(const ir::Op& op) {
     default:
       break;
   }
+  if (op.kind == OpKind::top_k) {
+    build_top_k(op);
+    return;
+  }
   for (const auto& result : op.results) {
     if (!is_tensor(result.get()) || !roots_.count(result.get())) continue;
     build_root(op, result.get());
@@ -187,6 +191,8 @@ void Builder::build_root(const ir::Op& op, const ir::Value* value) {
     build_concat(op, value, id);
   } else if (op.kind == OpKind::pad) {
     build_pad(op, value, id);
+  } else if (op.kind == OpKind::scatter) {
+    build_scatter(op, id);
   } else if (op.kind == OpKind::buffer_load) {
     auto kernel = new_kernel(Kernel::Kind::loops);
     note(op);

@@ -130,6 +130,8 @@ class Builder {
   void check_range(const ir::Op& op);
   // --- Side effects and control flow. ---
 
+  void build_scatter(const ir::Op& op, int id);
+  void build_top_k(const ir::Op& op);
   void build_store_slice(const ir::Op& op);
   void build_print(const ir::Op& op);
   std::vector<const ir::Value*> yielded(const ir::Block& region);

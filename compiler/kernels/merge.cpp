@@ -59,11 +59,11 @@ class Merger {
     for (const Step& step : steps_) accesses_.push_back(accesses_of(step));
     // Products take their epilogue first: a sum that could also open a row kernel belongs to them.
     pass([](const Kernel& a, const Kernel& b) {
-      return a.kind == Kernel::Kind::matmul && b.kind == Kernel::Kind::loops;
+      return a.kind == Kernel::Kind::matmul && b.kind == Kernel::Kind::loops && !b.sequential;
     });
     pass([](const Kernel& a, const Kernel& b) {
       auto plain = [](const Kernel& k) {
-        return k.kind == Kernel::Kind::loops || k.kind == Kernel::Kind::rows;
+        return !k.sequential && (k.kind == Kernel::Kind::loops || k.kind == Kernel::Kind::rows);
       };
       return plain(a) && plain(b);
     });

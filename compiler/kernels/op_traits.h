@@ -44,7 +44,8 @@ inline bool is_reduction(OpKind kind) {
 /// Ops whose result is always stored.
 inline bool is_anchor(OpKind kind) {
   return is_reduction(kind) || kind == OpKind::matmul || kind == OpKind::concat ||
-         kind == OpKind::pad || kind == OpKind::buffer_load;
+         kind == OpKind::pad || kind == OpKind::buffer_load || kind == OpKind::scatter ||
+         kind == OpKind::top_k;
 }
 
 inline bool is_leaf(OpKind kind) {

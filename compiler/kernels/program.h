@@ -59,6 +59,8 @@ struct Kernel {
   Kind kind = Kind::loops;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::vector<int> axes;
+  /// Points are visited one after another, in order, since several may store to one element.
+  bool sequential = false;
   std::vector<Store> stores;
   std::string name;                              // says what was fused, "matmul_add_gelu"
   std::vector<const graph::ir::Op*> ops;         // in program order

@@ -29,6 +29,7 @@ KernelLaunch launch_of(const Kernel& kernel, const Program& program, const Isa& 
     return launch_of_product(kernel, program, isa);
   KernelLaunch launch;
   if (kernel.axes.empty()) return launch;
+  launch.sequential = kernel.sequential;
   VectorPlan plan = plan_vectors(kernel, program, isa, kernel.axes.back());
   launch.unit_cost = cost_per_element(kernel) / std::max(plan.lanes / 4, 1);
   if (kernel.kind == Kernel::Kind::loops && kernel.axes.size() == 1) {

@@ -33,6 +33,7 @@ bool is_transcendental(const Expr* e) {
 VectorPlan plan_vectors(const Kernel& kernel, const Program& program, const Isa& isa, int axis) {
   VectorPlan plan;
   plan.axis = axis;
+  if (kernel.sequential) return plan;
   plan.masked_tail = true;
   int widest = 1;
   bool scattered = false, heavy = false;
