@@ -13,6 +13,11 @@
 namespace kiln::compiler {
 namespace {
 
+// What a compiler uses by itself, besides everything of AVX; in LLVM's spelling.
+constexpr std::array<std::string_view, 18> kUsedFeatures = {
+    "bmi",    "bmi2", "cmov", "cx16", "cx8",  "f16c",   "fma",    "lzcnt", "movbe",
+    "popcnt", "sahf", "sse",  "sse2", "sse3", "sse4.1", "sse4.2", "ssse3", "mmx"};
+
 // What the AVX-512 code paths need; LLVM's lists leave out what is implied, such as avx512f.
 constexpr std::array<std::string_view, 4> kV4 = {"avx512bw", "avx512cd", "avx512dq", "avx512vl"};
 
@@ -88,8 +93,8 @@ runtime::CpuTarget cpu_target_of(const Isa& isa, std::string_view cpu_target) {
   for (llvm::StringRef rest = isa.features; !rest.empty();) {
     auto [head, tail] = rest.split(',');
     if (head.consume_front("+") &&
-        (head.starts_with("avx") ||
-         std::find(kUsedFeatures.begin(), kUsedFeatures.end(), head) != kUsedFeatures.end()))
+        (head.starts_with("avx") || std::find(kUsedFeatures.begin(), kUsedFeatures.end(),
+                                              std::string_view(head)) != kUsedFeatures.end()))
       target.features.push_back(head.str());
     rest = tail;
   }

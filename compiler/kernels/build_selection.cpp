@@ -58,11 +58,11 @@ void Builder::build_top_k(const ir::Op& op) {
     equal = logic(OpKind::logical_or, equal, logic(OpKind::logical_and, their_nan, my_nan));
   }
   const Expr* here = arena.index(position[axis]);
-  before = logic(OpKind::logical_or, before,
-                 logic(OpKind::logical_and, equal,
-                       logic(OpKind::greater, here, arena.index(other[axis]))));
-  const Expr* rank = arena.reduce(Reduction::sum, arena.cast(before, DType::int64), other_axis,
-                                  DType::int64);
+  before = logic(
+      OpKind::logical_or, before,
+      logic(OpKind::logical_and, equal, logic(OpKind::greater, here, arena.index(other[axis]))));
+  const Expr* rank =
+      arena.reduce(Reduction::sum, arena.cast(before, DType::int64), other_axis, DType::int64);
   position[axis] = arena.value_index(rank);
   kernel->stores.push_back({values, linear(arena, values, position), mine});
   kernel->stores.push_back({indices, linear(arena, indices, position), here});
