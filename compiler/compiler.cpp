@@ -86,7 +86,7 @@ class Compilation {
 
   Program make_program(ir::Graph& graph) {
     inline_calls(graph);
-    // ATT find_attention(graph);
+    find_attention(graph);
     expand(graph);
     remove_dead_ops(graph);
     Program program = build_program(graph, isa_, constants_);
@@ -238,6 +238,17 @@ class Compilation {
     }
   }
 
+  /// "matmul", "Epilogue(matmul, add, gelu)", "Fused(add, layer_norm)", "Pack(transpose)".
+  static std::string summary(const Kernel& kernel, const nlohmann::json& ops) {
+    std::string parts;
+    for (const auto& op : ops) parts += (parts.empty() ? "" : ", ") + op.get<std::string>();
+    if (kernel.kind == Kernel::Kind::pack) return "Pack(" + parts + ")";
+    if (kernel.kind == Kernel::Kind::attention) return "Attention(" + parts + ")";
+    if (ops.size() == 1) return parts;
+    if (parts.empty()) return "copy";
+    return (kernel.kind == Kernel::Kind::matmul ? "Epilogue(" : "Fused(") + parts + ")";
+  }
+
   std::string plan() const {
     nlohmann::json kernels = nlohmann::json::array();
     for (const auto& program : programs_)
@@ -259,6 +270,7 @@ class Compilation {
                              {"symbol", symbols_.at(step.kernel.get())},
                              {"stage", steps == &program->init ? "init" : "run"},
                              {"ops", ops},
+                             {"summary", summary(*step.kernel, ops)},
                              {"extents", extents}});
         });
     return nlohmann::json{{"kernels", kernels}}.dump();

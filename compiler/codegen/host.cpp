@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "compiler/codegen/cpu/attention.h"
 #include "compiler/codegen/cpu/matmul.h"
 #include "kiln/runtime/abi.h"
 #include "kiln/support/error.h"
@@ -372,9 +373,8 @@ class HostEmitter {
       KernelLaunch launch = launch_of(*step.kernel, program_, f_.isa);
       if (!launch.has_scratch) return;
       has_scratch_ = true;
-      for (const std::string& symbol : launch.scratch_bytes.parameters())
-        if (!symbol_values_.count(symbol)) return;  // allocated at the launch
-      llvm::Value* bytes = dim(launch.scratch_bytes);
+      if (!has_known_size(launch)) return;  // allocated at the launch
+      llvm::Value* bytes = bytes_of_scratch(*step.kernel, launch);
       most = most ? f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, most, bytes) : bytes;
     });
     if (!most) return f_.i64(0);
@@ -425,15 +425,40 @@ class HostEmitter {
         llvm::Align(8));
   }
 
-  llvm::Value* scratch_of(const KernelLaunch& launch) {
+  /// Whether the scratch of a kernel depends on nothing but the symbols of the inputs.
+  bool has_known_size(const KernelLaunch& launch) const {
+    std::vector<Dim> dims = {launch.scratch_bytes};
+    if (launch.attention)
+      dims = {launch.attention->rows, launch.attention->keys, launch.attention->depth,
+              launch.attention->width};
     const auto& parameters = program_.graph->parameters;
-    for (const std::string& symbol : launch.scratch_bytes.parameters())
-      if (std::find(parameters.begin(), parameters.end(), symbol) == parameters.end())
-        return runtime_call(
-            offsetof(KilnRuntime, allocate), f_.b.getPtrTy(),
-            {call_, f_.b.CreateMul(dim(launch.scratch_bytes),
-                                   field(offsetof(KilnCall, num_threads), f_.b.getInt64Ty()))});
-    return f_.element(f_.b.getInt8Ty(), workspace_, scratch_offset_);
+    for (const Dim& d : dims)
+      for (const std::string& symbol : d.parameters())
+        if (std::find(parameters.begin(), parameters.end(), symbol) == parameters.end())
+          return false;
+    return true;
+  }
+
+  llvm::Value* bytes_of_scratch(const Kernel& kernel, const KernelLaunch& launch) {
+    if (launch.attention)
+      return attention_scratch_bytes(f_, kernel.product_dtype, attention_sizes(launch));
+    return dim(launch.scratch_bytes);
+  }
+
+  AttentionOperands attention_sizes(const KernelLaunch& launch) {
+    AttentionOperands operands{};
+    operands.rows = dim(launch.attention->rows);
+    operands.keys = dim(launch.attention->keys);
+    operands.depth = dim(launch.attention->depth);
+    operands.width = dim(launch.attention->width);
+    return operands;
+  }
+
+  llvm::Value* scratch_of(const Kernel& kernel, const KernelLaunch& launch) {
+    if (has_known_size(launch)) return f_.element(f_.b.getInt8Ty(), workspace_, scratch_offset_);
+    llvm::Value* bytes = f_.b.CreateMul(bytes_of_scratch(kernel, launch),
+                                        field(offsetof(KilnCall, num_threads), f_.b.getInt64Ty()));
+    return runtime_call(offsetof(KilnRuntime, allocate), f_.b.getPtrTy(), {call_, bytes});
   }
 
   void launch(const Kernel& kernel) {
@@ -445,7 +470,7 @@ class HostEmitter {
     for (const Dim& d : signature.dims) store_slot(slot++, dim(d));
     for (const graph::ir::Op* origin : signature.origins)
       store_slot(slot++, failure(kernel.name, sentence_of(*origin), origin, KILN_VALUE_ERROR));
-    if (launch.has_scratch) store_slot(slot++, scratch_of(launch));
+    if (launch.has_scratch) store_slot(slot++, scratch_of(kernel, launch));
 
     llvm::Value* count = f_.i64(1);
     for (const Dim& units : launch.units) count = f_.b.CreateMul(count, dim(units));
@@ -453,6 +478,9 @@ class HostEmitter {
       count = f_.b.CreateMul(count,
                              matmul_unit_count(f_, kernel.product_dtype, dim(launch.product->first),
                                                dim(launch.product->second)));
+    if (launch.attention)
+      count = f_.b.CreateMul(
+          count, attention_unit_count(f_, kernel.product_dtype, attention_sizes(launch)));
     llvm::FunctionType* type = llvm::FunctionType::get(
         f_.b.getVoidTy(),
         {f_.b.getPtrTy(), f_.b.getInt64Ty(), f_.b.getInt64Ty(), f_.b.getInt64Ty()}, false);

@@ -32,13 +32,17 @@ KernelSignature signature_of(const Kernel& kernel, const Program& program);
 /// How the host function runs a kernel: over `units`, each worth about `unit_cost` operations times
 /// `unit_length` elements.
 struct KernelLaunch {
+  struct Attention {
+    Dim rows, keys, depth, width;
+  };
   std::vector<Dim> units;  // the iterations are the product of these
   std::optional<std::pair<Dim, Dim>>
-      product;  // and of the tiles of a matrix of this many rows, columns
+      product;                         // and of the tiles of a matrix of this many rows, columns
+  std::optional<Attention> attention;  // or of the tiles of an attention; it needs scratch
   Dim unit_length = 1;
   double unit_cost = 1;      // per element, in units of one vector instruction
   std::int64_t grain = 1;    // iterations come in multiples of this
-  bool sequential = false;  // all iterations on one thread, in order
+  bool sequential = false;   // all iterations on one thread, in order
   Dim scratch_bytes = 0;     // working memory of each worker
   bool has_scratch = false;  // then slot `slots()` holds its address
 };

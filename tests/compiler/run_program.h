@@ -62,11 +62,58 @@ inline const KilnRuntime& plain_runtime() {
         for (std::int64_t i = 0; i < count; i += grain)
           body(arguments, i, std::min(count, i + grain), 0);
       },
-      [](KilnCall*, const KilnFailure* failure, const std::int64_t*, std::int64_t) {
-        throw std::runtime_error(failure->sentence);
+      [](KilnCall*, const KilnFailure* failure, const std::int64_t* values, std::int64_t count) {
+        std::string text = failure->sentence;
+        for (std::int64_t i = 0; i < count; ++i) {
+          std::string mark = "{" + std::to_string(i) + "}";
+          for (std::size_t at; (at = text.find(mark)) != std::string::npos;)
+            text.replace(at, mark.size(), std::to_string(values[i]));
+        }
+        throw std::runtime_error(text);
       },
       nullptr};
   return runtime;
+}
+
+/// Compiles the first graph for `target`, calls it with these symbols and inputs, and returns
+/// result 0; `ranks` are those of the results.
+template <typename T>
+std::vector<T> run_module(const graph::ir::Module& module, const std::vector<std::size_t>& ranks,
+                          std::vector<std::int64_t> symbols, std::vector<const void*> inputs,
+                          const std::string& target = "") {
+  runtime::CompileOptions options;
+  options.cpu_target = target;
+  runtime::ArtifactContents contents =
+      kiln_compiler_entry(runtime::kCompilerInterfaceVersion)->compile(module, options);
+  const std::vector<std::byte>& elf = contents.images.front().elf;
+  int fd = memfd_create("image", 0);
+  EXPECT_EQ(write(fd, elf.data(), elf.size()), static_cast<ssize_t>(elf.size()));
+  static int number = 0;
+  std::string path =
+      "/proc/self/fd/" + std::string(static_cast<std::size_t>(number++), '/') + std::to_string(fd);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(library, nullptr) << dlerror();
+  PlainCall call;
+  call.runtime = &plain_runtime();
+  call.inputs = const_cast<void* const*>(reinterpret_cast<const void* const*>(inputs.data()));
+  call.symbols = symbols.data();
+  call.weights = nullptr;
+  call.constants = reinterpret_cast<const char*>(contents.constants.data());
+  call.num_threads = 2;
+  call.result_ranks = ranks;
+  const runtime::GraphSignature& signature = contents.graphs.front();
+  call.prepared_slots.resize(signature.prepared_slots);
+  call.prepared = call.prepared_slots.data();
+  auto entry = [&](const std::string& name) {
+    return reinterpret_cast<KilnEntry>(dlsym(library, name.c_str()));
+  };
+  if (!signature.init_symbol.empty()) entry(signature.init_symbol)(&call);
+  entry(signature.run_symbol)(&call);
+  close(fd);
+  std::int64_t n = 1;
+  for (std::int64_t e : call.results[0].second) n *= e;
+  const T* data = static_cast<const T*>(call.results[0].first);
+  return std::vector<T>(data, data + n);
 }
 
 class GraphUnderTest {
@@ -106,43 +153,10 @@ class GraphUnderTest {
     graph::ir::append_op(*graph_->body, graph::OpKind::output, std::move(values));
   }
 
-  /// Compiles for `target`, calls with these symbols and inputs, returns result 0.
   template <typename T>
   std::vector<T> run(std::vector<std::int64_t> symbols, std::vector<const void*> inputs,
                      const std::string& target = "") {
-    runtime::CompileOptions options;
-    options.cpu_target = target;
-    runtime::ArtifactContents contents =
-        kiln_compiler_entry(runtime::kCompilerInterfaceVersion)->compile(*module_, options);
-    const std::vector<std::byte>& elf = contents.images.front().elf;
-    int fd = memfd_create("image", 0);
-    EXPECT_EQ(write(fd, elf.data(), elf.size()), static_cast<ssize_t>(elf.size()));
-    static int number = 0;
-    std::string path = "/proc/self/fd/" + std::string(static_cast<std::size_t>(number++), '/') +
-                       std::to_string(fd);
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    EXPECT_NE(library, nullptr) << dlerror();
-    PlainCall call;
-    call.runtime = &plain_runtime();
-    call.inputs = const_cast<void* const*>(reinterpret_cast<const void* const*>(inputs.data()));
-    call.symbols = symbols.data();
-    call.weights = nullptr;
-    call.constants = reinterpret_cast<const char*>(contents.constants.data());
-    call.num_threads = 2;
-    call.result_ranks = ranks_;
-    const runtime::GraphSignature& signature = contents.graphs.front();
-    call.prepared_slots.resize(signature.prepared_slots);
-    call.prepared = call.prepared_slots.data();
-    auto entry = [&](const std::string& name) {
-      return reinterpret_cast<KilnEntry>(dlsym(library, name.c_str()));
-    };
-    if (!signature.init_symbol.empty()) entry(signature.init_symbol)(&call);
-    entry(signature.run_symbol)(&call);
-    close(fd);
-    std::int64_t n = 1;
-    for (std::int64_t e : call.results[0].second) n *= e;
-    const T* data = static_cast<const T*>(call.results[0].first);
-    return std::vector<T>(data, data + n);
+    return run_module<T>(*module_, ranks_, std::move(symbols), std::move(inputs), target);
   }
 
  private:

@@ -25,7 +25,7 @@ void split_unit(ExpressionEmitter& e, const Kernel& kernel, std::size_t outer, l
 }
 
 KernelLaunch launch_of(const Kernel& kernel, const Program& program, const Isa& isa) {
-  if (kernel.kind == Kernel::Kind::matmul || kernel.kind == Kernel::Kind::pack)
+  if (kernel.kind != Kernel::Kind::loops && kernel.kind != Kernel::Kind::rows)
     return launch_of_product(kernel, program, isa);
   KernelLaunch launch;
   if (kernel.axes.empty()) return launch;
@@ -69,6 +69,7 @@ void emit_kernel(llvm::Module& module, const Isa& isa, const Kernel& kernel, con
       emit_packing(f, kernel, program);
       break;
     case Kernel::Kind::attention:
+      emit_attention(f, kernel, program);
       break;
   }
   f.b.CreateRetVoid();

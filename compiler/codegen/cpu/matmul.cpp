@@ -75,13 +75,6 @@ void loop_until(FunctionBuilder& f, llvm::Value* start, llvm::Value* limit,
   f.b.SetInsertPoint(after);
 }
 
-// Panels that a tile of this many rows takes at once, so that eight multiply-adds are in flight.
-int panels_at_once(const Isa& isa, int rows) {
-  int panels = 1;
-  while (rows * isa.matmul_vectors * panels < 8) panels *= 2;
-  return panels;
-}
-
 // How a product is cut: rows into tiles that differ by one row at most, columns into blocks of
 // panels that stay in the second-level cache while all rows pass.
 struct Cut {
@@ -162,6 +155,12 @@ int panel_columns(const Isa& isa, DType dtype) {
 
 int tile_rows(const Isa& isa, DType) { return isa.matmul_rows; }
 
+int panels_at_once(const Isa& isa, int rows) {
+  int panels = 1;
+  while (rows * isa.matmul_vectors * panels < 8) panels *= 2;
+  return panels;
+}
+
 llvm::Value* matmul_unit_count(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n) {
   Cut c = cut(f, dtype, m, n, nullptr);
   return f.b.CreateMul(c.tiles, c.panels);
@@ -169,7 +168,7 @@ llvm::Value* matmul_unit_count(FunctionBuilder& f, DType dtype, llvm::Value* m, 
 
 Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels, llvm::Value* a,
                           llvm::Value* lda, llvm::Value* packed, llvm::Value* panel_stride,
-                          llvm::Value* k) {
+                          llvm::Value* k, Values acc) {
   llvm::Type* element = element_type(f, dtype);
   int lanes = f.isa.lanes(dtype.size_in_bytes());
   int vectors = f.isa.matmul_vectors;
@@ -182,7 +181,7 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
   for (int panel = 0; panel < panels; ++panel)
     panel_start.push_back(f.element(element, packed, f.b.CreateMul(panel_stride, f.i64(panel))));
 
-  auto step = [&](llvm::Value* at, int offset, Values acc) {
+  auto step = [&](llvm::Value* at, int offset, Values sums) {
     llvm::Value* index = f.b.CreateNSWAdd(at, f.i64(offset));
     llvm::Value* b_index = f.b.CreateNSWMul(index, f.i64(columns));
     auto broadcast = [&](int row) -> llvm::Value* {
@@ -200,7 +199,7 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
     // What is used most often is held: a row of B under many rows of A, the elements of A under
     // many panels.
     auto accumulator = [&](int row, int panel, int v) -> llvm::Value*& {
-      return acc[static_cast<std::size_t>((row * panels + panel) * vectors + v)];
+      return sums[static_cast<std::size_t>((row * panels + panel) * vectors + v)];
     };
     if (panels == 1) {
       Values b;
@@ -222,11 +221,12 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
                 multiply_add(f, x[static_cast<std::size_t>(row)], b, accumulator(row, panel, v));
         }
     }
-    return acc;
+    return sums;
   };
 
-  Values acc(static_cast<std::size_t>(rows * panels * vectors),
-             llvm::Constant::getNullValue(vector));
+  if (acc.empty())
+    acc.assign(static_cast<std::size_t>(rows * panels * vectors),
+               llvm::Constant::getNullValue(vector));
   llvm::Value* whole = f.b.CreateAnd(k, f.i64(-kUnroll));
   acc = f.loop(f.i64(0), whole, f.i64(kUnroll), acc, [&](llvm::Value* at, const Values& carried) {
     Values next = carried;

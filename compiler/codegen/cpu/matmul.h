@@ -45,6 +45,7 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
 /// apart.
 Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels, llvm::Value* a,
                           llvm::Value* lda, llvm::Value* packed, llvm::Value* panel_stride,
-                          llvm::Value* k);
+                          llvm::Value* k, Values acc = {});
+int panels_at_once(const Isa& isa, int rows);
 
 }  // namespace kiln::compiler

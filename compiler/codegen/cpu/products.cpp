@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "compiler/codegen/cpu/attention.h"
 #include "compiler/codegen/cpu/matmul.h"
 #include "compiler/codegen/cpu/pack.h"
 #include "compiler/codegen/expression.h"
@@ -47,14 +48,41 @@ void for_each_matrix(
   });
 }
 
-const Expr* accumulator_of(const Kernel& kernel) {
+const Expr* accumulator_in(const Expr* expr) {
   const Expr* found = nullptr;
   std::unordered_map<const Expr*, bool> seen;
-  for (const Store& store : kernel.stores)
-    walk(store.value, seen, [&](const Expr* e) {
-      if (e->kind == Expr::Kind::accumulator) found = e;
-    });
+  walk(expr, seen, [&](const Expr* e) {
+    if (e->kind == Expr::Kind::accumulator) found = e;
+  });
   return found;
+}
+
+/// Stores what the kernel makes of a finished part of a row of the product.
+Epilogue epilogue_of(ExpressionEmitter& e, const Kernel& kernel) {
+  const Expr* accumulator = nullptr;
+  for (const Store& store : kernel.stores)
+    if (const Expr* found = accumulator_in(store.value)) accumulator = found;
+  const int row = kernel.axes[kernel.axes.size() - 2];
+  const int column = kernel.axes.back();
+  return [&e, &kernel, accumulator, row, column](FunctionBuilder& f, llvm::Value* at_row,
+                                                 llvm::Value* at_column, int lanes,
+                                                 llvm::Value* value, llvm::Value* mask) {
+    ExpressionEmitter::Scope inner(e);
+    e.set_axis(row, at_row);
+    e.set_axis(column, at_column);
+    // A single column has no position of its own.
+    if (kernel.arena->extent(column) == Dim(1)) {
+      e.set_vector(column, 1);
+      e.bind(accumulator, lanes == 1 ? value : f.b.CreateExtractElement(value, std::uint64_t{0}));
+    } else {
+      e.set_vector(column, lanes, mask);
+      e.bind_vector(accumulator, value);
+      if (lanes == 1) e.bind(accumulator, value);
+    }
+    std::vector<llvm::Value*> values;
+    for (const Store& store : kernel.stores) values.push_back(e.vector(store.value));
+    for (std::size_t i = 0; i < values.size(); ++i) e.store(kernel.stores[i], values[i]);
+  };
 }
 
 }  // namespace
@@ -65,7 +93,6 @@ void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& progra
   const DType dtype = kernel.product_dtype;
   const int row = kernel.axes[kernel.axes.size() - 2];
   const int column = kernel.axes.back();
-  const Expr* accumulator = accumulator_of(kernel);
   MatmulOperands operands{};
   operands.m = arguments.dim(kernel.arena->extent(row));
   operands.n = arguments.dim(kernel.arena->extent(column));
@@ -78,26 +105,46 @@ void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& progra
     e.set_axis(kernel.reduced_axis, f.i64(0));
     operands.a = address(e, program, kernel.operands[0].tensor, kernel.operands[0].index);
     operands.packed = address(e, program, kernel.operands[1].tensor, kernel.operands[1].index);
-    emit_matmul_block(f, dtype, operands, begin, end,
-                      [&](FunctionBuilder&, llvm::Value* at_row, llvm::Value* at_column, int lanes,
-                          llvm::Value* value, llvm::Value* mask) {
-                        ExpressionEmitter::Scope inner(e);
-                        e.set_axis(row, at_row);
-                        e.set_axis(column, at_column);
-                        // A single column has no position of its own.
-                        if (kernel.arena->extent(column) == Dim(1)) {
-                          e.set_vector(column, 1);
-                          e.bind(accumulator, f.b.CreateExtractElement(value, std::uint64_t{0}));
-                        } else {
-                          e.set_vector(column, lanes, mask);
-                          e.bind_vector(accumulator, value);
-                        }
-                        std::vector<llvm::Value*> values;
-                        for (const Store& store : kernel.stores)
-                          values.push_back(e.vector(store.value));
-                        for (std::size_t i = 0; i < values.size(); ++i)
-                          e.store(kernel.stores[i], values[i]);
-                      });
+    emit_matmul_block(f, dtype, operands, begin, end, epilogue_of(e, kernel));
+  });
+}
+
+void emit_attention(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
+  KernelArguments arguments(f, kernel, program);
+  ExpressionEmitter e(f, arguments, kernel, program);
+  const DType dtype = kernel.product_dtype;
+  const int row = kernel.axes[kernel.axes.size() - 2];
+  const int column = kernel.axes.back();
+  const int key = kernel.key_axis;
+  AttentionOperands operands{};
+  operands.rows = arguments.dim(kernel.arena->extent(row));
+  operands.keys = arguments.dim(kernel.arena->extent(key));
+  operands.depth = arguments.dim(kernel.arena->extent(kernel.reduced_axis));
+  operands.width = arguments.dim(kernel.arena->extent(column));
+  operands.query_stride = arguments.dim(kernel.operands[0].index.coefficient(row));
+  operands.key_stride = arguments.dim(kernel.operands[1].index.coefficient(key));
+  operands.value_stride = arguments.dim(kernel.operands[2].index.coefficient(key));
+  llvm::Value* scratch =
+      f.element(f.b.getInt8Ty(), arguments.scratch(),
+                f.b.CreateMul(f.argument(3), attention_scratch_bytes(f, dtype, operands)));
+  const Expr* product = accumulator_in(kernel.score);
+  llvm::Value* units = attention_unit_count(f, dtype, operands);
+  for_each_matrix(f, e, kernel, units, [&](llvm::Value* begin, llvm::Value* end) {
+    ExpressionEmitter::Scope scope(e);
+    for (int axis : {row, column, key, kernel.reduced_axis}) e.set_axis(axis, f.i64(0));
+    operands.query = address(e, program, kernel.operands[0].tensor, kernel.operands[0].index);
+    operands.key = address(e, program, kernel.operands[1].tensor, kernel.operands[1].index);
+    operands.value = address(e, program, kernel.operands[2].tensor, kernel.operands[2].index);
+    Score score = [&](FunctionBuilder&, llvm::Value* at_row, llvm::Value* at_key, int lanes,
+                      llvm::Value* value, llvm::Value* mask) {
+      ExpressionEmitter::Scope inner(e);
+      e.set_axis(row, at_row);
+      e.set_axis(key, at_key);
+      e.set_vector(key, lanes, mask);
+      lanes == 1 ? e.bind(product, value) : e.bind_vector(product, value);
+      return e.vector(kernel.score);
+    };
+    emit_attention_block(f, dtype, operands, scratch, begin, end, score, epilogue_of(e, kernel));
   });
 }
 
@@ -151,6 +198,15 @@ KernelLaunch launch_of_product(const Kernel& kernel, const Program& program, con
     launch.units.push_back((kernel.extent(batch_axes + 1) + (width - 1)).floor_div(width));
     launch.unit_length = kernel.extent(batch_axes);
     launch.unit_cost = 4;
+    return launch;
+  }
+  if (kernel.kind == Kernel::Kind::attention) {
+    launch.attention = KernelLaunch::Attention{
+        kernel.extent(batch_axes), kernel.arena->extent(kernel.key_axis),
+        kernel.arena->extent(kernel.reduced_axis), kernel.extent(batch_axes + 1)};
+    launch.has_scratch = true;
+    launch.unit_length = launch.attention->keys;
+    launch.unit_cost = 64;
     return launch;
   }
   launch.product = {kernel.extent(batch_axes), kernel.extent(batch_axes + 1)};
