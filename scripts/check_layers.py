@@ -189,8 +189,8 @@ def check_headers_alone(
 ) -> list[str]:
     """Compiles each header of kiln/ and compiler/ as the only include of a file.
 
-    Results are remembered by content in build/headers-alone.json, so a second run costs only the
-    headers that changed.
+    Results are remembered by content in the user's cache folder, so a second run, also in another
+    checkout, costs only the headers that changed.
     """
     if not shutil.which(compiler):
         raise SystemExit(f"The compiler '{compiler}' is not installed; run scripts/bootstrap.sh.")
@@ -199,9 +199,10 @@ def check_headers_alone(
     if compiler.startswith("clang"):
         # Unused static functions and constants are what headers are for.
         flags += ["-Wno-unused-function", "-Wno-unused-const-variable"]
-    flags += [f"-I{root}", f"-isystem{llvm}/include", "-DFMT_HEADER_ONLY", "-x", "c++"]
+    flags += [f"-isystem{llvm}/include", "-DFMT_HEADER_ONLY", "-x", "c++"]
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
-    memory_path = root / "build" / f"headers-alone-{pathlib.Path(compiler).name}.json"
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    memory_path = cache / "kiln-checks" / f"headers-alone-{pathlib.Path(compiler).name}.json"
     try:
         known = set(json.loads(memory_path.read_text()))
     except (OSError, ValueError):
@@ -215,7 +216,7 @@ def check_headers_alone(
             if digest in known:
                 good.add(digest)
                 continue
-            command = [compiler, *flags, "-include", str(root / path), os.devnull]
+            command = [compiler, *flags, f"-I{root}", "-include", str(root / path), os.devnull]
             job = pool.submit(subprocess.run, command, capture_output=True, text=True, check=False)
             jobs[job] = (path, digest)
         for number, job in enumerate(concurrent.futures.as_completed(jobs), 1):
@@ -226,8 +227,11 @@ def check_headers_alone(
                 errors = job.result().stderr.strip().splitlines()
                 found.append(f"{path}: does not compile alone:\n    " + "\n    ".join(errors[:6]))
             print(f"{number} of {len(jobs)} headers", file=sys.stderr)
-    memory_path.parent.mkdir(exist_ok=True)
-    memory_path.write_text(json.dumps(sorted(good)))
+    try:
+        memory_path.parent.mkdir(parents=True, exist_ok=True)
+        memory_path.write_text(json.dumps(sorted(good)))
+    except OSError:
+        pass  # only the next run is slower
     return sorted(found)
 
 
