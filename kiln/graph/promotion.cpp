@@ -84,12 +84,13 @@ bool is_safe(DType from, DType to) {
          (t.has_infinity || !f.has_infinity) && (t.has_nan || !f.has_nan);
 }
 
-/// The integers that a weak one may be, [low, high]; as doubles they are exact or safely rounded.
+/// The integers that a number may be to become a float, [low, high].
 struct IntegerRange {
-  double low, high;
+  std::int64_t low, high;
 };
 
 IntegerRange exact_range(DType d) {
+  constexpr std::int64_t kOne = 1;
   switch (d.code()) {
     case DType::bool_:
       return {0, 1};
@@ -98,9 +99,9 @@ IntegerRange exact_range(DType d) {
     case DType::bfloat16:
       return {-256, 256};
     case DType::float32:
-      return {-0x1p24, 0x1p24};
+      return {-(kOne << 24), kOne << 24};
     case DType::float64:
-      return {-0x1p53, 0x1p53};
+      return {-(kOne << 53), kOne << 53};
     case DType::float8_e4m3fn:
       return {-448, 448};
     case DType::float8_e4m3fnuz:
@@ -109,13 +110,12 @@ IntegerRange exact_range(DType d) {
     case DType::float8_e5m2fnuz:
       return {-57344, 57344};
     case DType::float8_e8m0fnu:
-      return {0x1p-127, 0x1p127};
+      return {1, INT64_MAX};  // up to 2^127, which no 64 bits exceed
     case DType::float4_e2m1fn:
       return {-6, 6};
     default:
-      break;
+      return {0, -1};
   }
-  return {};
 }
 
 }  // namespace
@@ -127,8 +127,9 @@ bool holds_integer(DType dtype, const Scalar& value) {
   const auto i = is_unsigned ? 0 : value.to<std::int64_t>();
   if (!dtype.is_integral()) {
     const IntegerRange range = exact_range(dtype);
-    const double v = is_unsigned ? static_cast<double>(u) : static_cast<double>(i);
-    return v >= range.low && v <= range.high;
+    if (is_unsigned)
+      return dtype == DType::float8_e8m0fnu || u <= static_cast<std::uint64_t>(range.high);
+    return i >= range.low && i <= range.high;
   }
   const int bits = dtype.size_in_bits();
   if (dtype.is_unsigned_integral()) {

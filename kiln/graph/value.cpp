@@ -219,7 +219,11 @@ std::string TensorValueLike::repr() const {
 }
 
 TensorValue detail::strong_tensor(const TensorValueLike& value) {
-  if (const TensorValue* tensor = value.tensor()) return *tensor;
+  if (const TensorValue* tensor = value.tensor()) {
+    if (tensor->weight_state() && !current_graph_or_null())
+      throw ValueError("Cannot operate on a kiln.graph.Weight when there is no parent graph.");
+    return *tensor;
+  }
   if (const auto* dim = std::get_if<Dim>(&value.variant()))
     return TensorValue(*dim, value.location());
   if (const auto* shape = std::get_if<graph::Shape>(&value.variant()))
