@@ -25,7 +25,8 @@ def problems(path: str) -> list[str]:
         return found
     with open(path, "rb") as file:
         data = file.read()
-    if data and not data.endswith(b"\n"):
+    # Test data is kept byte for byte.
+    if data and not data.endswith(b"\n") and not path.startswith("tests/data/"):
         found.append(f"{path}: the last line has no newline")
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.endswith(b"\r"):
