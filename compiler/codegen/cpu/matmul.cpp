@@ -83,6 +83,7 @@ struct Cut {
   llvm::Value* rows;    // of every tile …
   llvm::Value* longer;  // … and one more in this many tiles at the start
   llvm::Value* block;   // panels of a block; the last may have fewer
+  llvm::Value* ahead;   // elements between what is read of B and what is prefetched
 };
 
 Cut cut(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n, llvm::Value* k) {
@@ -100,6 +101,13 @@ Cut cut(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n, llvm::V
   // Even blocks: 24 panels of which 10 fit are 8 + 8 + 8.
   llvm::Value* blocks = maximum(f, divide_up(f, c.panels, most), f.i64(1));
   c.block = maximum(f, divide_up(f, c.panels, blocks), f.i64(1));
+  // When all of A stays in the second-level cache, each panel is read once and used up.
+  // What follows is prefetched then; a block that fits the cache needs no prefetching.
+  llvm::Value* a_bytes = f.b.CreateMul(f.b.CreateMul(m, k), f.i64(dtype.size_in_bytes()));
+  llvm::Value* streamed = f.b.CreateICmpSLE(a_bytes, f.i64(half_of_l2 / 2));
+  c.block = f.b.CreateSelect(streamed, f.i64(1), c.block);
+  c.ahead =
+      f.b.CreateSelect(streamed, f.b.CreateMul(k, f.i64(panel_columns(f.isa, dtype))), f.i64(0));
   return c;
 }
 
@@ -116,7 +124,7 @@ std::vector<int> possible_rows(const Isa& isa, DType dtype, const Cut& c) {
   return result;
 }
 
-// A function (a, lda, packed, k, tile) that leaves a finished tile in memory as
+// A function (a, lda, packed, k, tile, ahead) that leaves a finished tile in memory as
 // [panel][tile_rows][columns].
 llvm::Function* make_tile_function(FunctionBuilder& caller, DType dtype, int rows, int panels,
                                    const MatmulOperands& operands) {
@@ -125,13 +133,13 @@ llvm::Function* make_tile_function(FunctionBuilder& caller, DType dtype, int row
   FunctionBuilder f(
       caller.module, caller.isa,
       format("{}_tile_{}x{}", std::string_view(caller.function->getName()), rows, panels),
-      caller.b.getVoidTy(), {pointer, i64, pointer, i64, pointer},
+      caller.b.getVoidTy(), {pointer, i64, pointer, i64, pointer, i64},
       FunctionBuilder::Linkage::helper);
   llvm::Value* lda = constant_of(operands.lda) ? operands.lda : f.argument(1);
   llvm::Value* k = constant_of(operands.k) ? operands.k : f.argument(3);
   int columns = panel_columns(f.isa, dtype);
   Values registers = emit_register_tile(f, dtype, rows, panels, f.argument(0), lda, f.argument(2),
-                                        f.b.CreateMul(k, f.i64(columns)), k);
+                                        f.b.CreateMul(k, f.i64(columns)), k, {}, f.argument(5));
   int lanes = f.isa.lanes(dtype.size_in_bytes());
   std::size_t next = 0;
   for (int row = 0; row < rows; ++row)
@@ -168,7 +176,7 @@ llvm::Value* matmul_unit_count(FunctionBuilder& f, DType dtype, llvm::Value* m, 
 
 Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels, llvm::Value* a,
                           llvm::Value* lda, llvm::Value* packed, llvm::Value* panel_stride,
-                          llvm::Value* k, Values acc) {
+                          llvm::Value* k, Values acc, llvm::Value* ahead) {
   llvm::Type* element = element_type(f, dtype);
   int lanes = f.isa.lanes(dtype.size_in_bytes());
   int vectors = f.isa.matmul_vectors;
@@ -202,6 +210,11 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
       return sums[static_cast<std::size_t>((row * panels + panel) * vectors + v)];
     };
     if (panels == 1) {
+      // The next panel is on its way while this one is used.
+      if (ahead)
+        f.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {f.b.getPtrTy()},
+                            {f.element(element, panel_start[0], f.b.CreateNSWAdd(b_index, ahead)),
+                             f.b.getInt32(0), f.b.getInt32(2), f.b.getInt32(1)});
       Values b;
       for (int v = 0; v < vectors; ++v) b.push_back(load(0, v));
       for (int row = 0; row < rows; ++row) {
@@ -311,7 +324,7 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
     loop_until(f, from, to, [&](llvm::Value* panel) -> llvm::Value* {
       llvm::Value* packed =
           f.element(element, operands.packed, f.b.CreateNSWMul(panel, panel_stride));
-      Values arguments = {a, operands.lda, packed, operands.k, tile};
+      Values arguments = {a, operands.lda, packed, operands.k, tile, c.ahead};
       auto variant = [&](const Variant& which) -> llvm::Value* {
         auto one = [&] {
           f.b.CreateCall(which.one, arguments);

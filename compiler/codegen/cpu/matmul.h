@@ -42,10 +42,13 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
 
 /// The inner product of both: the registers of a tile of `rows` × `panels` after all of k, by row,
 /// panel and register. `packed` is the first panel; the next ones lie `panel_stride` elements
-/// apart.
+/// apart. `acc`: registers to go on from; `ahead`: elements behind what is read of one panel that
+/// are prefetched, null for none.
 Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels, llvm::Value* a,
                           llvm::Value* lda, llvm::Value* packed, llvm::Value* panel_stride,
-                          llvm::Value* k, Values acc = {});
+                          llvm::Value* k, Values acc = {}, llvm::Value* ahead = nullptr);
+
+/// The panels that a tile of so few rows takes at once, to have enough accumulators in flight.
 int panels_at_once(const Isa& isa, int rows);
 
 }  // namespace kiln::compiler
