@@ -229,7 +229,7 @@ def check_headers_alone(
             print(f"{number} of {len(jobs)} headers", file=sys.stderr)
     try:
         memory_path.parent.mkdir(parents=True, exist_ok=True)
-        memory_path.write_text(json.dumps(sorted(good)))
+        memory_path.write_text(json.dumps(sorted(good | known)[-50000:]))
     except OSError:
         pass  # only the next run is slower
     return sorted(found)
