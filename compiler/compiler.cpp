@@ -86,11 +86,11 @@ class Compilation {
 
   Program make_program(ir::Graph& graph) {
     inline_calls(graph);
-    find_attention(graph);
+    if (!options_.nan_check) find_attention(graph);
     expand(graph);
     remove_dead_ops(graph);
-    Program program = build_program(graph, isa_, constants_);
-    merge_kernels(program);
+    Program program = build_program(graph, isa_, constants_, options_.nan_check);
+    if (!options_.nan_check) merge_kernels(program);
     for (std::vector<Step>* steps : {&program.init, &program.run})
       for_each_step(*steps, [&](Step& step) {
         if (!step.kernel) return;

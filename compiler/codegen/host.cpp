@@ -313,7 +313,11 @@ class HostEmitter {
         break;
     }
     f_.when(
-        broken, [&] { fail(check.sentence, check.values, check.origin, KILN_VALUE_ERROR); },
+        broken,
+        [&] {
+          fail(check.sentence, check.values, check.origin,
+               check.is_runtime_error ? KILN_RUNTIME_ERROR : KILN_VALUE_ERROR);
+        },
         /*unlikely=*/true);
   }
 

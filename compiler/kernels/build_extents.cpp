@@ -290,4 +290,39 @@ void Builder::check_range(const ir::Op& op) {
          {is_known(declared) ? declared : n, n});
 }
 
+void Builder::check_numbers(const ir::Op& op, const ir::Value* value) {
+  DType dtype = value->type.tensor().dtype;
+  if (!dtype.is_float() || dtype == DType::float4_e2m1fn) return;
+  const int id = tensor_of_.at(value);
+  const Dim elements = tensor(id).num_elements();
+  std::vector<Dim> counts;
+  for (OpKind kind : {OpKind::is_nan, OpKind::is_inf}) {
+    Tensor cell;
+    cell.dtype = DType::int64;
+    program_.tensors.push_back(cell);
+    const int count = static_cast<int>(program_.tensors.size()) - 1;
+    auto kernel = new_kernel(Kernel::Kind::loops);
+    Arena& arena = *kernel->arena;
+    const int axis = arena.new_axis(elements);
+    const Expr* odd =
+        arena.unary(kind, arena.load(dtype, id, arena.axis_index(axis)), DType::bool_);
+    kernel->stores.push_back(
+        {count, Index(0),
+         arena.reduce(Reduction::sum, arena.cast(odd, DType::int64), axis, DType::int64)});
+    emit(std::move(kernel));
+    std::string symbol = format("kiln_scalar_{}", scalars_++);
+    known_symbols_.insert(symbol);
+    Step read;
+    read.read = std::make_unique<ReadScalar>(ReadScalar{symbol, count, std::nullopt});
+    steps_->push_back(std::move(read));
+    counts.push_back(Dim(symbol));
+  }
+  std::string_view name = graph::to_string(op.kind);
+  if (op.has_attribute(kExpandedFrom)) name = op.attribute<std::string>(kExpandedFrom);
+  check(op, counts[0] + counts[1], Check::Relation::equal, 0,
+        format("nan-check: the output of op '{}' has {{0}} NaN and {{1}} Inf elements", name),
+        counts);
+  steps_->back().check->is_runtime_error = true;
+}
+
 }  // namespace kiln::compiler

@@ -176,6 +176,7 @@ void Builder::build_op(const ir::Op& op) {
   for (const auto& result : op.results) {
     if (!is_tensor(result.get()) || !roots_.count(result.get())) continue;
     build_root(op, result.get());
+    if (nan_check_) check_numbers(op, result.get());
   }
 }
 
@@ -262,9 +263,14 @@ void Builder::build_reduction(const ir::Op& op, const ir::Value* value, int id) 
       op.kind == OpKind::argmax || op.kind == OpKind::argmin ? DType(DType::int64) : x->dtype;
   const Expr* reduced_value = arena.reduce(reduction, x, reduced, result);
   if (op.kind == OpKind::reduce_mean) {
-    const Expr* count = arena.cast(arena.index(Index(shape[axis])), result);
-    reduced_value = result.is_float() ? arena.binary(OpKind::div, reduced_value, count, result)
-                                      : arena.truncating_div(reduced_value, count);
+    // The count of elements need not fit a narrow integer; the quotient does.
+    DType wide = result.is_float()             ? result
+                 : result.is_signed_integral() ? DType(DType::int64)
+                                               : DType(DType::uint64);
+    const Expr* count = arena.cast(arena.index(Index(shape[axis])), wide);
+    reduced_value = arena.cast(reduced_value, wide);
+    reduced_value = wide.is_float() ? arena.binary(OpKind::div, reduced_value, count, wide)
+                                    : arena.truncating_div(reduced_value, count);
   }
   reduced_value = arena.cast(reduced_value, value->type.tensor().dtype);
   kernel->stores.push_back({id, linear(arena, id, outer), reduced_value});
@@ -343,8 +349,9 @@ void Builder::build_pad(const ir::Op& op, const ir::Value* value, int id) {
   emit(std::move(kernel));
 }
 
-Program build_program(const ir::Graph& graph, const Isa& isa, ConstantPool& constants) {
-  return Builder(graph, isa, constants).build();
+Program build_program(const ir::Graph& graph, const Isa& isa, ConstantPool& constants,
+                      bool nan_check) {
+  return Builder(graph, isa, constants, nan_check).build();
 }
 
 }  // namespace kiln::compiler

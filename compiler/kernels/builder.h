@@ -26,7 +26,9 @@ class ConstantPool {
 
 /// Turns a graph, already expanded and simplified by the passes, into kernels: decides which values
 /// are stored, and writes every other value into the kernels that read it. The kernels are not
-/// merged yet.
-Program build_program(const graph::ir::Graph& graph, const Isa& isa, ConstantPool& constants);
+/// merged yet. With `nan_check` every value of floats is stored, and checked for NaN and
+/// infinities.
+Program build_program(const graph::ir::Graph& graph, const Isa& isa, ConstantPool& constants,
+                      bool nan_check);
 
 }  // namespace kiln::compiler

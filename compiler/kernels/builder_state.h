@@ -22,8 +22,8 @@ using Position = std::vector<Index>;
 
 class Builder {
  public:
-  Builder(const ir::Graph& graph, const Isa& isa, ConstantPool& constants)
-      : isa_(isa), constants_(constants) {
+  Builder(const ir::Graph& graph, const Isa& isa, ConstantPool& constants, bool nan_check)
+      : isa_(isa), constants_(constants), nan_check_(nan_check) {
     program_.graph = &graph;
   }
   Program build();
@@ -134,6 +134,8 @@ class Builder {
   void build_top_k(const ir::Op& op);
   void build_store_slice(const ir::Op& op);
   void build_print(const ir::Op& op);
+  /// Ends the call when a stored value has NaN or infinite elements.
+  void check_numbers(const ir::Op& op, const ir::Value* value);
   std::vector<const ir::Value*> yielded(const ir::Block& region);
   /// Builds the ops of a region into `steps`.
   void build_region(const ir::Block& region, std::vector<Step>& steps,
@@ -144,6 +146,7 @@ class Builder {
 
   const Isa& isa_;
   ConstantPool& constants_;
+  const bool nan_check_;
   Program program_;
   std::vector<Step>* steps_ = nullptr;
   std::set<std::string> known_symbols_;

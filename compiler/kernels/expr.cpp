@@ -179,6 +179,7 @@ std::pair<Index, Index> split(const Index& a, const Dim& divisor) {
 
 Index Arena::quotient(const Index& a, const Dim& divisor) {
   if (divisor == Dim(1)) return a;
+  if (divisor == Dim(0)) return Index(0);  // an axis without elements: nothing is read
   auto [whole, rest] = split(a, divisor);
   if (within(rest, divisor)) return whole;
   Atom atom;
@@ -192,7 +193,7 @@ Index Arena::quotient(const Index& a, const Dim& divisor) {
 }
 
 Index Arena::remainder(const Index& a, const Dim& divisor) {
-  if (divisor == Dim(1)) return Index(0);
+  if (divisor == Dim(1) || divisor == Dim(0)) return Index(0);
   auto [whole, rest] = split(a, divisor);
   if (within(rest, divisor)) return rest;
   Atom atom;

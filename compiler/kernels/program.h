@@ -90,6 +90,7 @@ struct Check {
   std::string sentence;  // {0}, {1}, … are `values`
   std::vector<Dim> values;
   const graph::ir::Op* origin = nullptr;
+  bool is_runtime_error = false;  // else a ValueError
 };
 
 /// Gives a symbol its value, from extents that are known by then.

@@ -44,6 +44,7 @@ void Builder::decide(const ir::Value* value) {
   if (reads == 0 && users_[value].empty()) return;
   if (is_leaf(kind) || is_view(kind)) return;
   if (value->producer->has_attribute(kInsideAttention)) return;
+  if (nan_check_ && value->type.tensor().dtype.is_float()) roots_.insert(value);
   bool one_element = value->type.tensor().shape.num_elements() == Dim(1);
   if (is_anchor(kind) || (reads > 1 && !one_element)) roots_.insert(value);
 }
