@@ -26,7 +26,9 @@ Type constant(const Inference& op) {
   if (!Shape::is_static(type.shape))
     throw ValueError(format("A constant has a static shape, not {}.", type.shape.repr()));
   const auto& data = op.get<std::shared_ptr<const ir::ConstantData>>("value");
-  const std::int64_t bytes = type.num_elements() * type.dtype.size_in_bytes();
+  // In the arithmetic of dims, which checks for overflow.
+  const Dim bits = type.shape.num_elements() * Dim(type.dtype.size_in_bits());
+  const std::int64_t bytes = (bits + 7).floor_div(8).value();
   if (!data || static_cast<std::int64_t>(data->bytes.size()) != bytes)
     throw ValueError(format("A constant of type {} has {} bytes, got {}.", type.repr(), bytes,
                             data ? data->bytes.size() : 0));

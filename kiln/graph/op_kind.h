@@ -24,11 +24,12 @@ namespace kiln::graph {
 // ("slice start index {a} out of range for dimension size {n}", …).
 // Bounds that are tensors: the attributes `dynamic_starts`, `dynamic_stops` and `dynamic_indices`
 // list axes; for each listed axis one more operand (integer, one element, on the CPU) follows x,
-// first those of the starts, then of the stops, then of the indices; starts[i] or stops[i] is then a
-// placeholder 0. A run-time start or stop lies in [-n, n], an index in [-n, n) (checked at run); a
-// negative one adds n. An index axis has size 1 (start = index, stop = index + 1). With any of these, or
-// when the user named result dims, `out_dims` is the whole result shape and each dim of it that the
-// bounds do not already equal is compared at run.
+// first those of the starts, then of the stops, then of the indices; starts[i] or stops[i] is then
+// a placeholder 0. A run-time start or stop lies in [-n, n], an index in [-n, n) (checked at run);
+// a negative one adds n. An index axis has size 1 (start = index, stop = index + 1). With any of
+// these, or when the user named result dims, `out_dims` is the whole result shape and each dim of
+// it that the bounds do not already equal is compared at run.
+// clang-format off
 enum class OpKind : std::uint16_t {
   // Structure.
   output,       // (values…)                          terminator of a graph; chains last
@@ -91,6 +92,7 @@ enum class OpKind : std::uint16_t {
                // the same types; the body gets the values and, as chains, those of `condition`
   call,        // (values…, chains…) {callee, prefix} -> values…, chains…
 };
+// clang-format on
 
 /// The name in the IR text without "kiln.": that of the Python op, such as "matmul", "sum",
 /// "buffer.load" or "slice_tensor". "max" and "min" stand both for the elementwise op and for the

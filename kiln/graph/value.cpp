@@ -180,7 +180,12 @@ T operator^(L lhs, L rhs) { return ops::logical_xor(lhs, rhs); }
 Array::Array(DType dtype, std::vector<std::int64_t> shape, const void* bytes, std::size_t size,
              DeviceRef device)
     : dtype(dtype), shape(std::move(shape)), device(device) {
-  const std::int64_t needed = (num_elements() * dtype.size_in_bits() + 7) / 8;
+  graph::Shape dims(std::vector<Dim>(this->shape.begin(), this->shape.end()));
+  if (!graph::Shape::is_static(dims))
+    throw ValueError(format("An array has no negative extents, got shape {}.", dims.repr()));
+  // In the arithmetic of dims, which checks for overflow.
+  const std::int64_t needed =
+      (dims.num_elements() * Dim(dtype.size_in_bits()) + 7).floor_div(8).value();
   if (static_cast<std::int64_t>(size) != needed)
     throw ValueError(format("An array of shape ({}) and dtype {} has {} bytes, got {}.",
                             join(this->shape, ", "), dtype.to_string(), needed, size));

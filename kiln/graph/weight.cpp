@@ -6,6 +6,23 @@
 #include "kiln/support/format.h"
 
 namespace kiln::graph {
+namespace {
+
+/// Turns a declared type into the bytes that an encoding stores: whole blocks along the last axis.
+void store_as_blocks(detail::WeightState& state, QuantizationEncoding encoding) {
+  state.dtype = DType::uint8;
+  if (!is_gguf(encoding)) return;  // the layout follows from the checkpoint's configuration
+  const auto [elements, bytes] = block_parameters(encoding);
+  if (state.shape.empty() || !state.shape.back().is_static() ||
+      state.shape.back().value() % elements != 0)
+    throw ValueError(
+        format("Weight {} of shape {} cannot be stored as {}: its last dim must be a "
+               "multiple of {} elements.",
+               state.name, state.shape.repr(), to_string(encoding), elements));
+  state.shape.back() = state.shape.back().value() / elements * bytes;
+}
+
+}  // namespace
 
 Weight::Weight(std::shared_ptr<detail::WeightState> state) { weight_ = std::move(state); }
 
@@ -17,8 +34,10 @@ Weight::Weight(std::string name, DType dtype, graph::Shape shape, DeviceRef devi
   state->name = std::move(name);
   state->dtype = state->original_dtype = dtype;
   state->shape = state->original_shape = std::move(shape);
+  if (options.quantization_encoding && dtype != DType::uint8)
+    store_as_blocks(*state, *options.quantization_encoding);
   state->device = device;
-  state->align = options.align.value_or(dtype.alignment());
+  state->align = options.align.value_or(state->dtype.alignment());
   state->encoding = options.quantization_encoding;
   weight_ = std::move(state);
   if (options.sharding_strategy) set_sharding_strategy(*options.sharding_strategy);

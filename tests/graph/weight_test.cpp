@@ -27,6 +27,13 @@ TEST(Weight, Facts) {
            {.quantization_encoding = QuantizationEncoding::Q4_0, .align = 64});
   EXPECT_EQ(q.repr(), "Weight(q, DType.uint8, [Dim(4), Dim(18)], cpu:0, Q4_0)");
   EXPECT_EQ(q.align(), 64);
+  // Declared in elements: stored as blocks of bytes.
+  Weight d("d", f32, {4, 64}, cpu, {.quantization_encoding = QuantizationEncoding::Q4_0});
+  EXPECT_EQ(d.type(), TensorType(DType::uint8, {4, 36}, cpu));
+  EXPECT_EQ(d.original_dtype_and_shape(), std::pair(DType(f32), Shape{4, 64}));
+  EXPECT_THROW(
+      Weight("e", f32, {4, 30}, cpu, {.quantization_encoding = QuantizationEncoding::Q4_0}),
+      ValueError);
 }
 
 TEST(Weight, IsOneConstantPerGraph) {
