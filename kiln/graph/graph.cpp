@@ -92,6 +92,12 @@ std::shared_ptr<GraphState> adopt(std::shared_ptr<ModuleState> module, ir::Graph
   for (const auto& argument : graph->body->arguments)
     if (!argument->type.is_chain()) state->inputs.push_back(state->handle(argument.get()));
   state->symbols.insert(graph->parameters.begin(), graph->parameters.end());
+  // Where a half-built graph goes on: behind its last side effect.
+  for (const auto& op : graph->body->ops) {
+    if (op->results.empty() || !op->results.back()->type.is_chain()) continue;
+    state->chains[DeviceRef::CPU()] = op->results.back().get();
+    if (!state->always_ready) state->always_ready = op->results.back().get();
+  }
   return state;
 }
 
@@ -300,6 +306,7 @@ Graph Graph::copy() const {
   copy->chain_devices = state_->chain_devices;
   copy->weights_end = state_->weights_end;
   if (auto it = map.find(state_->always_ready); it != map.end()) copy->always_ready = it->second;
+  copy->chains.clear();
   for (auto [device, chain] : state_->chains) copy->chains[device] = map.at(chain);
   for (const auto& [weight, known] : state_->weights)
     copy->weights[weight] = {known.state, map.at(known.value)};

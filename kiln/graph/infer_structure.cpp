@@ -38,6 +38,8 @@ Type constant(const Inference& op) {
 Type constant_external(const Inference& op) {
   const TensorType& type = declared_tensor(op);
   if (op.get<std::string>("name").empty()) throw ValueError("A weight needs a name.");
+  if (!Shape::is_static(type.shape))
+    throw ValueError(format("A weight has a static shape, not {}.", type.shape.repr()));
   const std::int64_t align = op.integer("align");
   if (align < 1 || (align & (align - 1)) != 0)
     throw ValueError(format("align must be a power of two, got {}.", align));

@@ -3,6 +3,7 @@
 // Everything that can be done with the values of a graph.
 
 #include "kiln/graph/ops/buffer.h"
+#include "kiln/graph/ops/complex.h"
 #include "kiln/graph/ops/constant.h"
 #include "kiln/graph/ops/control_flow.h"
 #include "kiln/graph/ops/elementwise.h"

@@ -136,6 +136,20 @@ TEST(Graph, UnknownSymbols) {
   EXPECT_THROW(ops::shape_to_tensor({"q"}), ValueError);
 }
 
+TEST(Graph, ParsedHalfBuiltGraphsGoOn) {
+  Graph g("g", {.input_types = {BufferType(f32, {4}, cpu)}});
+  {
+    auto scope = g.enter();
+    ops::buffer_load(g.inputs()[0]);
+  }
+  Graph h = Graph::parse(g.to_string());
+  auto scope = h.enter();
+  TensorValue x = ops::buffer_load(h.inputs()[0]);
+  h.output({x});
+  const auto& ops = h.ir().body->ops;
+  EXPECT_EQ(ops[2]->operand(1), ops[1]->result(1));
+}
+
 TEST(Graph, CopyIsIndependent) {
   Graph g("g", {.input_types = {TensorType(f32, {4}, cpu)}});
   Weight w("w", f32, {4}, cpu);

@@ -45,10 +45,8 @@ class Ops : public testing::Test {
   TensorValue x = g.inputs()[0].tensor();
 
   TensorValue of(Shape shape, DType dtype = f32, DeviceRef device = cpu) {
-    return ops::constant_external("w" + std::to_string(count_++),
-                                  TensorType(dtype, std::move(shape), device));
+    return ops::buffer_load(ops::buffer_create(BufferType(dtype, std::move(shape), device)));
   }
-  int count_ = 0;
 };
 
 TEST_F(Ops, Constant) {
@@ -439,6 +437,67 @@ TEST_F(Ops, PrintLabels) {
   ops::print("text", "label");
   EXPECT_THAT(g.to_string(),
               HasSubstr("kiln.print(%0) {label = \"label\", text = \"text\"} : chain"));
+}
+
+TEST_F(Ops, RepeatInterleave) {
+  EXPECT_EQ(ops::repeat_interleave(x, 3, 1).shape(), (Shape{"n", Dim("m") * 3, "k"}));
+  EXPECT_EQ(ops::repeat_interleave(x, 2).shape(), (Shape{Dim("n") * "m" * "k" * 2}));
+  EXPECT_EQ(ops::repeat_interleave(of({1, 2, 1, 2, 1, 2, 1, 2}), 2, 3).shape(),
+            (Shape{1, 2, 1, 4, 1, 2, 1, 2}));
+  EXPECT_EQ(ops::repeat_interleave(of({1, 2, 1, 2, 1, 2, 1, 2}), 2, 0).shape(),
+            (Shape{2, 2, 1, 2, 1, 2, 1, 2}));
+  EXPECT_THAT(failure([&] { ops::repeat_interleave(x, 0); }), StartsWith("ValueError"));
+  EXPECT_EQ(failure([&] { ops::repeat_interleave(x, 2, 3); }),
+            "ValueError: repeat_interleave: axis=3 out of bounds for x.rank=3");
+  EXPECT_THAT(failure([&] { ops::repeat_interleave(of({2}, f32, DeviceRef::GPU()), 2); }),
+              HasSubstr("repeat_interleave is not supported on GPU"));
+}
+
+TEST_F(Ops, BandPart) {
+  EXPECT_EQ(ops::band_part(x, {.num_lower = 1}).shape(), x.shape());
+  EXPECT_TRUE(ops::band_part(x).is(x));
+  EXPECT_EQ(ops::band_part(of({3, 3}, DType::bool_), {.num_upper = 0, .exclude = true}).dtype(),
+            DType::bool_);
+  EXPECT_THAT(failure([&] { ops::band_part(of({3})); }),
+              HasSubstr("must have at least 2 dimensions"));
+  EXPECT_EQ(failure([&] { ops::band_part(x, {.num_lower = -2}); }),
+            "ValueError: num_lower=-2 must be non-negative");
+  EXPECT_EQ(failure([&] { ops::band_part(of({3, 4}), {.num_upper = 4}); }),
+            "ValueError: num_upper=4 is out of bounds for dimension size 4");
+}
+
+TEST_F(Ops, HannWindow) {
+  g.output({ops::hann_window(4, cpu), ops::hann_window(3, cpu, {.periodic = false}),
+            ops::hann_window(1, cpu), ops::hann_window(0, cpu)});
+  EXPECT_THAT(g.to_string(),
+              AllOf(HasSubstr("dense<[0.0, 0.5, 1.0, 0.5]>"), HasSubstr("dense<[0.0, 1.0, 0.0]>"),
+                    HasSubstr("dense<[1.0]>"), HasSubstr("dense<[]>")));
+  EXPECT_EQ(failure([&] { ops::hann_window(-1, cpu); }),
+            "ValueError: window_length must be non-negative");
+}
+
+TEST_F(Ops, Complex) {
+  EXPECT_EQ(ops::as_interleaved_complex(of({"n", 6})).shape(), (Shape{"n", 3, 2}));
+  EXPECT_EQ(failure([&] { ops::as_interleaved_complex(x); }),
+            "TypeError: The last dimension must be static.");
+  EXPECT_EQ(failure([&] { ops::as_interleaved_complex(of({3})); }),
+            "ValueError: The last dimension must be divisible by 2.");
+  EXPECT_EQ(ops::complex::mul(of({"n", 1, 2}), of({3, 2})).shape(), (Shape{"n", 3, 2}));
+  EXPECT_THAT(failure([&] { ops::complex_mul(of({3}), of({3})); }),
+              HasSubstr("Complex-valued tensors must be 2-dimensional vectors in their last "
+                        "dimension. "));
+}
+
+TEST_F(Ops, GroupNorm) {
+  TensorValue image = of({"n", 6, "m", "k"}, DType::bfloat16), w = of({6}, DType::bfloat16);
+  EXPECT_EQ(ops::group_norm(image, w, w, 3, 1e-5).type(), image.type());
+  EXPECT_EQ(ops::group_norm(of({2, 6}), of({6}), of({6}), 2, 1e-5).shape(), (Shape{2, 6}));
+  EXPECT_THAT(failure([&] { ops::group_norm(of({6}), of({6}), of({6}), 2, 1e-5); }),
+              HasSubstr("Expected input tensor with >=2 dimensions, got shape "));
+  EXPECT_THAT(failure([&] { ops::group_norm(of({2, 6}), of({6}), of({6}), 4, 1e-5); }),
+              StartsWith("ValueError"));
+  EXPECT_THAT(failure([&] { ops::group_norm(of({2, 6}), of({5}), of({6}), 2, 1e-5); }),
+              HasSubstr("gamma"));
 }
 
 class Placement : public testing::Test {

@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <cstring>
+#include <numbers>
 
 #include "kiln/driver/buffer.h"
 #include "kiln/graph/element_text.h"
 #include "kiln/graph/graph_state.h"
+#include "kiln/graph/infer.h"
 #include "kiln/graph/ops/transfer.h"
 #include "kiln/graph/placement.h"
 #include "kiln/graph/promotion.h"
@@ -125,6 +127,23 @@ TensorValue constant(const driver::Buffer& value, const ConstantOptions& options
   Array array(value.dtype(), value.shape().to_vector(), host.data(), host.byte_size(),
               DeviceRef(value.device()));
   return constant(array, options, location);
+}
+
+TensorValue hann_window(std::int64_t window_length, DeviceRef device,
+                        const HannWindowOptions& options, Location location) {
+  LocationScope at(location);
+  if (window_length < 0) throw ValueError("window_length must be non-negative");
+  check_dtype("hann_window", DTypeFamily::floating, options.dtype);
+  const auto size = static_cast<std::size_t>(options.dtype.size_in_bytes());
+  std::vector<std::byte> bytes(static_cast<std::size_t>(window_length) * size);
+  const std::int64_t period = options.periodic ? window_length : window_length - 1;
+  for (std::int64_t i = 0; i < window_length; ++i) {
+    const double angle =
+        2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(period);
+    const double value = window_length == 1 ? 1.0 : 0.5 - 0.5 * std::cos(angle);
+    double_to_element(options.dtype, value, bytes.data() + static_cast<std::size_t>(i) * size);
+  }
+  return detail::constant_of({window_length}, options.dtype, std::move(bytes), device);
 }
 
 TensorValue constant_external(const std::string& name, const TensorType& type,

@@ -65,6 +65,17 @@ TensorValue constant(std::span<const T> values, DeviceRef device,
   return constant(array, {.device = device}, location);
 }
 
+/// Options of `hann_window`.
+struct HannWindowOptions {
+  /// One period of the window; false: symmetric.
+  bool periodic = true;
+  DType dtype = DType::float32;
+};
+/// `0.5 - 0.5 cos(2 pi i / M)`, a vector. Negative length: ValueError.
+TensorValue hann_window(std::int64_t window_length, DeviceRef device,
+                        const HannWindowOptions& options = {},
+                        Location location = Location::current());
+
 /// Options of `constant_external`.
 struct ConstantExternalOptions {
   /// Bytes; by default the dtype's.

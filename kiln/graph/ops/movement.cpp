@@ -1,8 +1,10 @@
 #include "kiln/graph/ops/movement.h"
 
 #include <cmath>
+#include <tuple>
 
 #include "kiln/graph/graph_state.h"
+#include "kiln/graph/ops/constant.h"
 #include "kiln/graph/ops/elementwise.h"
 #include "kiln/graph/ops/shape.h"
 #include "kiln/graph/placement.h"
@@ -189,6 +191,62 @@ TensorValue scatter(const TensorValueLike& input, const TensorValueLike& updates
   const std::int64_t from_start = axis < 0 ? axis + rank : axis;
   HostDetour detour("scatter", {&x, &u, &i});
   return detour.back(add_tensor_op(OpKind::scatter, {x, u, i}, {{"axis", from_start}}));
+}
+
+TensorValue repeat_interleave(const TensorValueLike& x, std::int64_t repeats,
+                              std::optional<int> axis) {
+  LocationScope at(x.location());
+  TensorValue value = strong(x);
+  if (value.device().is_gpu())
+    throw ValueError(
+        "repeat_interleave is not supported on GPU; move the tensor with ops.transfer_to first.");
+  if (repeats < 1)
+    throw ValueError(format("repeat_interleave: repeats must be at least 1, got {}", repeats));
+  if (!axis) value = flatten(value), axis = 0;
+  const int rank = value.rank();
+  if (*axis < -rank || *axis >= rank)
+    throw ValueError(format("repeat_interleave: axis={} out of bounds for x.rank={}", *axis, rank));
+  const int a = *axis < 0 ? *axis + rank : *axis;
+  // Every element becomes a row of copies, and rows run together with their axis.
+  Shape wide = value.shape(), merged = wide;
+  wide.insert(wide.begin() + a + 1, Dim(repeats));
+  merged[a] = merged[a] * Dim(repeats);
+  if (wide.rank() <= kMaxRank) return reshape(broadcast_to(unsqueeze(value, a + 1), wide), merged);
+  // The rank limit leaves no room for the new axis: fold the axes before it into one.
+  Shape folded{Shape(merged.begin(), merged.begin() + a + 1).num_elements().floor_div(repeats)};
+  folded.insert(folded.end(), merged.begin() + a + 1, merged.end());
+  return reshape(repeat_interleave(reshape(value, folded), repeats, 0), merged);
+}
+
+TensorValue band_part(const TensorValueLike& x, const BandPartOptions& options) {
+  LocationScope at(x.location());
+  TensorValue value = strong(x);
+  const Shape shape = value.shape();
+  if (shape.rank() < 2)
+    throw ValueError(
+        format("band_part: the input must have at least 2 dimensions, got {}", shape.repr()));
+  const Dim rows = shape[shape.size() - 2], columns = shape.back();
+  for (auto [name, given, size] : {std::tuple("num_lower", options.num_lower, rows),
+                                   std::tuple("num_upper", options.num_upper, columns)}) {
+    if (!given) continue;
+    if (*given < -1) throw ValueError(format("{}={} must be non-negative", name, *given));
+    if (size.is_static() && *given >= 0 && *given >= size.value())
+      throw ValueError(
+          format("{}={} is out of bounds for dimension size {}", name, *given, size.to_string()));
+  }
+  auto index = [&](const Dim& size) { return range(0, size, 1, DType::int64, value.device()); };
+  TensorValue below = sub(unsqueeze(index(rows), 1), unsqueeze(index(columns), 0));
+  std::optional<TensorValue> keep;
+  auto narrow = [&](std::optional<std::int64_t> limit, const TensorValue& distance) {
+    if (limit.value_or(-1) < 0) return;
+    TensorValue near = greater_equal(*limit, distance);
+    keep = keep ? logical_and(*keep, near) : near;
+  };
+  narrow(options.num_lower, below);
+  narrow(options.num_upper, negate(below));
+  if (!keep && !options.exclude) return value;
+  if (!keep) keep = equal(below, below);
+  return options.exclude ? where(logical_not(*keep), value, 0) : where(*keep, value, 0);
 }
 
 }  // namespace kiln::graph::ops

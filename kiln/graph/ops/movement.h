@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,5 +41,21 @@ TensorValue gather_nd(const TensorValueLike& input, const TensorValueLike& indic
 /// A copy of `input` with updates along `axis`; runs on the CPU.
 TensorValue scatter(const TensorValueLike& input, const TensorValueLike& updates,
                     const TensorValueLike& indices, int axis = -1);
+
+/// As `numpy.repeat` with one count for all elements; without `axis` of the flattened tensor. On an
+/// accelerator, or a count below 1: ValueError.
+TensorValue repeat_interleave(const TensorValueLike& x, std::int64_t repeats,
+                              std::optional<int> axis = std::nullopt);
+
+/// Options of `band_part`.
+struct BandPartOptions {
+  /// How many diagonals to keep; none: all.
+  std::optional<std::int64_t> num_lower = std::nullopt;
+  std::optional<std::int64_t> num_upper = std::nullopt;
+  /// Keeps what lies outside of the band.
+  bool exclude = false;
+};
+/// Zeros what lies outside of a band around the diagonal of the last two axes.
+TensorValue band_part(const TensorValueLike& x, const BandPartOptions& options = {});
 
 }  // namespace kiln::graph::ops

@@ -22,4 +22,8 @@ struct RmsNormOptions {
 TensorValue rms_norm(const TensorValueLike& input, const TensorValueLike& weight, double epsilon,
                      const RmsNormOptions& options = {});
 
+/// Normalises groups of channels of `[N, C, …]`, with an affine map per channel.
+TensorValue group_norm(const TensorValueLike& input, const TensorValueLike& gamma,
+                       const TensorValueLike& beta, std::int64_t num_groups, double epsilon);
+
 }  // namespace kiln::graph::ops
