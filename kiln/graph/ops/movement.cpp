@@ -207,15 +207,13 @@ TensorValue repeat_interleave(const TensorValueLike& x, std::int64_t repeats,
   if (*axis < -rank || *axis >= rank)
     throw ValueError(format("repeat_interleave: axis={} out of bounds for x.rank={}", *axis, rank));
   const int a = *axis < 0 ? *axis + rank : *axis;
-  // Every element becomes a row of copies, and rows run together with their axis.
-  Shape wide = value.shape(), merged = wide;
-  wide.insert(wide.begin() + a + 1, Dim(repeats));
+  // As rows that end with the axis: each is followed by its copies. Three axes do for any rank.
+  Shape merged = value.shape();
+  const Dim rows = Shape(merged.begin(), merged.begin() + a + 1).num_elements();
+  const Dim row = Shape(merged.begin() + a + 1, merged.end()).num_elements();
   merged[a] = merged[a] * Dim(repeats);
-  if (wide.rank() <= kMaxRank) return reshape(broadcast_to(unsqueeze(value, a + 1), wide), merged);
-  // The rank limit leaves no room for the new axis: fold the axes before it into one.
-  Shape folded{Shape(merged.begin(), merged.begin() + a + 1).num_elements().floor_div(repeats)};
-  folded.insert(folded.end(), merged.begin() + a + 1, merged.end());
-  return reshape(repeat_interleave(reshape(value, folded), repeats, 0), merged);
+  TensorValue copies = broadcast_to(reshape(value, {rows, 1, row}), {rows, repeats, row});
+  return reshape(copies, merged);
 }
 
 TensorValue band_part(const TensorValueLike& x, const BandPartOptions& options) {
