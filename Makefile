@@ -34,7 +34,7 @@ build: configure ## build the libraries, the tools and the Python binding
 	@scripts/build.sh build $(PRESET)
 
 demo: build ## embed sentences with MiniLM, print their neighbours, write build/demo/minilm.mef
-	@$(RUN) examples/minilm/demo.py --output build/demo/minilm.mef $(if $(SENTENCES),--sentences "$(SENTENCES)")
+	@KILN_CACHE=0 $(RUN) examples/minilm/demo.py --output build/demo/minilm.mef $(if $(SENTENCES),--sentences "$(SENTENCES)")
 
 test: build ## build and run every test
 	@scripts/build.sh test $(PRESET)

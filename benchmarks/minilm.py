@@ -113,7 +113,7 @@ def compare(build: pathlib.Path, threads: int, versions: dict[str, str]) -> None
             share = flops(config, *shape) / (value * 1e-3) / (peak * 1e9)
             median = statistics.median(times[name, shape])
             line = (
-                f"    B{shape[0]} S{shape[1]:<4d} {name:12s} min {value:8.3f} ms  median {median:8.3f}"
+                f"    {f'B{shape[0]} S{shape[1]}':8s} {name:12s} min {value:8.3f} ms  median {median:8.3f}"
                 f"  {share:6.1%} of peak  first call {first[name, shape]:8.1f} ms"
             )
             if name == "kiln" and others:
