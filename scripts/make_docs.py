@@ -123,11 +123,23 @@ def write_cpp_reference(output: pathlib.Path) -> list[str]:
     return pages
 
 
-def signature_of(value: object) -> str:
-    try:
-        return str(inspect.signature(value))
-    except (TypeError, ValueError):
-        return "(…)"
+def describe(name: str, value: object, shown: str) -> list[str]:
+    """The signature and the docstring of a function, method or property; empty without one."""
+    doc = inspect.getdoc(value) or ""
+    if not doc:
+        return []
+    # Functions of the extension carry their signatures, one an overload, as the first lines.
+    signatures = []
+    lines = doc.splitlines()
+    while lines and lines[0].startswith(name + "("):
+        signatures.append(shown + lines.pop(0).removeprefix(name))
+    if not signatures:
+        try:
+            signatures = [shown + str(inspect.signature(value))]
+        except (TypeError, ValueError):
+            signatures = [shown]
+    shown_lines = [f"`{text.replace('kiln._core.', 'kiln.')}`  " for text in signatures]
+    return [*shown_lines, "", "\n".join(lines).strip(), ""]
 
 
 def python_entries(module: object, prefix: str) -> list[str]:
@@ -138,17 +150,14 @@ def python_entries(module: object, prefix: str) -> list[str]:
         value = getattr(module, name)
         if inspect.ismodule(value):
             continue
-        doc = inspect.getdoc(value) or ""
         if inspect.isclass(value):
-            text += [f"## class {name}", "", doc, ""]
+            text += [f"## class {name}", "", inspect.getdoc(value) or "", ""]
             for member, inner in sorted(vars(value).items()):
-                inner_doc = inspect.getdoc(inner) if not member.startswith("_") else None
-                if not inner_doc:
-                    continue
-                shown = "" if isinstance(inner, property) else signature_of(getattr(value, member))
-                text += [f"`{name}.{member}{shown}`", "", inner_doc, ""]
-        elif callable(value) and doc:
-            text += [f"## {name}", "", f"`{prefix}.{name}{signature_of(value)}`", "", doc, ""]
+                if not member.startswith("_"):
+                    text += describe(member, inner, f"{name}.{member}")
+        elif callable(value):
+            body = describe(name, value, f"{prefix}.{name}")
+            text += [f"## {name}", "", *body] if body else []
     return text
 
 
