@@ -228,8 +228,9 @@ Buffer Buffer::from_dlpack(DLManagedTensorVersioned* tensor, const FromDLPackOpt
   }
   if ((tensor->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0) {
     if (tensor->deleter) tensor->deleter(tensor);
-    throw BufferError("Buffer.from_dlpack: the tensor pads its elements to whole bytes, but kiln packs "
-                      "elements of less than a byte.");
+    throw BufferError(
+        "Buffer.from_dlpack: the tensor pads its elements to whole bytes, but kiln packs "
+        "elements of less than a byte.");
   }
   return import(tensor, (tensor->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0, options);
 }
