@@ -18,5 +18,22 @@ void bind_driver_queue(nb::module_& driver);
 void bind_driver_buffer(nb::module_& driver);
 void bind_graph_dim(nb::module_& graph);
 void bind_graph_type(nb::module_& graph);
+void bind_graph_value(nb::module_& graph);
+void bind_graph_weight(nb::module_& graph);
+void bind_graph_graph(nb::module_& graph);
+void bind_graph_location(nb::module_& graph);
+void bind_ops_elementwise(nb::module_& ops);
+void bind_ops_shape(nb::module_& ops);
+void bind_ops_movement(nb::module_& ops);
+void bind_ops_constant(nb::module_& ops);
+void bind_ops_reduction(nb::module_& ops);
+void bind_ops_linalg(nb::module_& ops);
+void bind_ops_norm(nb::module_& ops);
+void bind_ops_print(nb::module_& ops);
+void bind_ops_transfer(nb::module_& ops);
+void bind_ops_buffer(nb::module_& ops);
+void bind_ops_control_flow(nb::module_& ops);
+void bind_engine(nb::module_& engine);
+void bind_weights(nb::module_& weights);
 
 }  // namespace kiln::python

@@ -15,4 +15,29 @@ NB_MODULE(_core, m) {
   bind_driver_device(driver);
   bind_driver_queue(driver);
   bind_driver_buffer(driver);
+
+  nb::module_ graph = m.def_submodule("graph", "Types, values and graphs.");
+  bind_graph_dim(graph);
+  bind_graph_type(graph);
+  bind_graph_value(graph);
+  bind_graph_weight(graph);
+  bind_graph_graph(graph);
+  bind_graph_location(graph);
+  nb::module_ ops = graph.def_submodule("ops", "Every op.");
+  bind_ops_elementwise(ops);
+  bind_ops_shape(ops);
+  bind_ops_movement(ops);
+  bind_ops_constant(ops);
+  bind_ops_reduction(ops);
+  bind_ops_linalg(ops);
+  bind_ops_norm(ops);
+  bind_ops_print(ops);
+  bind_ops_transfer(ops);
+  bind_ops_buffer(ops);
+  bind_ops_control_flow(ops);
+
+  nb::module_ engine = m.def_submodule("engine", "Compiling and running.");
+  bind_engine(engine);
+  nb::module_ weights = m.def_submodule("weights", "Weight files.");
+  bind_weights(weights);
 }

@@ -168,6 +168,7 @@ A buffer with every byte cleared.
 A CPU buffer that aliases a C-contiguous, writable array; other arrays are copied.
 
 >>> import numpy as np
+>>> from kiln.driver import Buffer
 >>> array = np.arange(4)
 >>> buffer = Buffer.from_numpy(array)
 >>> array[0] = 7
@@ -268,6 +269,7 @@ void def_access(nb::class_<Buffer>& cls) {
           nb::arg("dtype"), nb::arg("shape") = nb::none(), R"(
 The same memory as another element type; without `shape` the last axis is resized.
 
+>>> from kiln.driver import Buffer
 >>> from kiln.dtype import DType
 >>> Buffer.zeros((2, 4), DType.int16).view(DType.int8).shape
 (2, 8))")

@@ -284,6 +284,7 @@ void def_exchange(nb::class_<Buffer>& cls) {
 The elements as a writable NumPy array: an alias of host memory, a copy of other memory.
 
 >>> import numpy as np
+>>> from kiln.driver import Buffer
 >>> Buffer.from_numpy(np.eye(2)).to_numpy()
 array([[1., 0.],
        [0., 1.]]))")

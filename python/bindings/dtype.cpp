@@ -182,6 +182,7 @@ The type of one tensor element.
   method("to_numpy", [](DType d) { return dtype_to_numpy(d); }, R"(
 The NumPy dtype of the same elements; float8 types give uint8. ValueError where there is none.
 
+>>> from kiln.dtype import DType
 >>> DType.float32.to_numpy()
 dtype('float32'))");
   method("to_ml_dtypes", to_ml_dtypes,
@@ -202,6 +203,7 @@ dtype('float32'))");
 The member for a NumPy dtype or scalar type, those of ml_dtypes included.
 
 >>> import numpy as np
+>>> from kiln.dtype import DType
 >>> DType.from_numpy(np.dtype("int16")), DType.from_numpy(np.float64)
 (int16, float64))");
   cls.def_static("from_torch", &from_torch, nb::arg("dtype"), "The member for a torch dtype.");

@@ -1,7 +1,7 @@
 """kiln: tensor graphs become native code and run.
 
 The submodules mirror the layers of the C++ library and load when they are first used:
-`kiln.dtype`, `kiln.driver`.
+`kiln.dtype`, `kiln.driver`, `kiln.graph`, `kiln.engine`, `kiln.weights`.
 
 >>> import kiln
 >>> kiln.dtype.DType.float32
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from kiln._core import InternalError, __version__
 
 if TYPE_CHECKING:
-    from kiln import driver, dtype
+    from kiln import driver, dtype, engine, graph, weights
 
-_SUBMODULES = frozenset({"driver", "dtype"})
+_SUBMODULES = frozenset({"driver", "dtype", "engine", "graph", "weights"})
 
-__all__ = ["InternalError", "__version__", "driver", "dtype"]
+__all__ = ["InternalError", "__version__", "driver", "dtype", "engine", "graph", "weights"]
 
 
 def __getattr__(name: str):

@@ -55,8 +55,7 @@ def examples_of(module, finder):
         name, item = pending.pop()
         text = getattr(item, "__doc__", None)
         if isinstance(text, str) and ">>>" in text:
-            globals_ = {"kiln": kiln, **{k: v for k, v in vars(module).items() if k[0] != "_"}}
-            found.append(parser.get_doctest(text, globals_, name, None, None))
+            found.append(parser.get_doctest(text, {}, name, None, None))
         if isinstance(item, type):
             pending += [(f"{name}.{k}", v) for k, v in vars(item).items() if k[0] != "_"]
     return found

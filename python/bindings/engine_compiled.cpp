@@ -1,0 +1,128 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "engine_casters.h"
+#include "kiln/engine/compiled_model.h"
+#include "kiln/engine/mef_info.h"
+#include "kiln/support/error.h"
+
+namespace kiln::python {
+namespace {
+
+using engine::CompiledModel;
+using engine::MefInfo;
+
+std::string required_path(nb::handle object) {
+  if (auto path = to_path(object)) return *path;
+  throw TypeError("Expected a path, got " + type_text(object) + ".");
+}
+
+CompiledModel read(Any source) {
+  if (auto path = to_path(source)) {
+    nb::gil_scoped_release release;
+    return engine::read(*path);
+  }
+  if (!nb::hasattr(source, "read"))
+    throw TypeError("read() expects a path or a binary stream, got " + type_text(source) + ".");
+  nb::object content = source.attr("read")();
+  if (!PyBytes_Check(content.ptr()))
+    throw TypeError("read() expects a binary stream; this one gives " + type_text(content) + ".");
+  const auto* bytes = reinterpret_cast<const std::byte*>(PyBytes_AsString(content.ptr()));
+  const auto size = static_cast<std::size_t>(PyBytes_Size(content.ptr()));
+  nb::gil_scoped_release release;
+  return engine::read(std::span(bytes, size), "<stream>");
+}
+
+void bind_info(nb::module_& m) {
+  nb::class_<MefInfo::Weight>(m, "MefWeight", "A weight that an artifact needs by name.")
+      .def_ro("name", &MefInfo::Weight::name, "Its name in the registry.")
+      .def_ro("dtype", &MefInfo::Weight::dtype, "Element type.")
+      .def_prop_ro(
+          "shape", [](const MefInfo::Weight& w) { return make_tuple_of(Shape(w.shape)); },
+          "Extents.")
+      .def_ro("device", &MefInfo::Weight::device, "Where it lies.")
+      .def_ro("carried", &MefInfo::Weight::carried, "Whether the file holds its data.");
+  nb::class_<runtime::CpuTarget>(m, "CpuTarget", "A processor that code was made for.")
+      .def_ro("triple", &runtime::CpuTarget::triple, "Such as 'x86_64-unknown-linux-gnu'.")
+      .def_ro("cpu", &runtime::CpuTarget::cpu, "Such as 'x86-64-v3'.")
+      .def_ro("level", &runtime::CpuTarget::level, "Its step of the ladder.")
+      .def_ro("features", &runtime::CpuTarget::features, "What the machine must offer.")
+      .def("__repr__", [](const runtime::CpuTarget& t) {
+        return "CpuTarget(triple='" + t.triple + "', cpu='" + t.cpu + "')";
+      });
+  nb::class_<MefInfo>(m, "MefInfo", "What a MEF is made for and whether it could be loaded here.")
+      .def_ro("readable", &MefInfo::readable, "Magic, length and header checksum are good.")
+      .def_ro("compatible", &MefInfo::compatible, "It could be loaded here.")
+      .def_ro("reasons", &MefInfo::reasons, "One sentence for every failing condition.")
+      .def_ro("format_version", &MefInfo::format_version, "Such as '1.0'.")
+      .def_ro("kiln_version", &MefInfo::kiln_version, "The kiln that wrote it.")
+      .def_ro("runtime_interface", &MefInfo::runtime_interface, "Its runtime interface.")
+      .def_ro("targets", &MefInfo::targets, "Processors it holds code for.")
+      .def_ro("graphs", &MefInfo::graphs, "Its graphs.")
+      .def_ro("weights", &MefInfo::weights, "The weights it needs.")
+      .def_ro("custom_kernels", &MefInfo::custom_kernels, "Kernels of user libraries.")
+      .def("__repr__", [](const MefInfo& info) {
+        return std::string("MefInfo(readable=") + (info.readable ? "True" : "False") +
+               ", compatible=" + (info.compatible ? "True" : "False") + ")";
+      });
+}
+
+}  // namespace
+
+void bind_engine_compiled(nb::module_& m) {
+  bind_info(m);
+  nb::class_<CompiledModel>(m, "CompiledModel", nb::is_weak_referenceable(),
+                            "A compiled artifact: one or more graphs without weights.")
+      .def(
+          "export_mef",
+          [](const CompiledModel& c, Any path, Any registry) {
+            const std::string file = required_path(path);
+            if (registry.is_none()) {
+              nb::gil_scoped_release release;
+              c.export_mef(file);
+              return;
+            }
+            const engine::WeightsRegistry weights = to_registry(registry);
+            nb::gil_scoped_release release;
+            c.export_mef(file, weights);
+          },
+          nb::arg("path"), nb::kw_only(), nb::arg("weights_registry") = nb::none(),
+          "Writes the artifact, with a registry also the weights it names.")
+      .def_prop_ro("names", &CompiledModel::names, nb::call_guard<nb::gil_scoped_release>(),
+                   "Names of the graphs.")
+      .def("__len__", &CompiledModel::size, nb::call_guard<nb::gil_scoped_release>())
+      .def("__iter__",
+           [](const CompiledModel& c) {
+             {
+               nb::gil_scoped_release release;
+               c.wait();
+             }
+             return nb::iter(nb::cast(c.metadata()));
+           })
+      .def_prop_ro("info", &CompiledModel::info, nb::call_guard<nb::gil_scoped_release>(),
+                   "What it is made for.")
+      .def("wait", &CompiledModel::wait, nb::call_guard<nb::gil_scoped_release>(),
+           "Blocks until the compile is over and raises what it failed with.")
+      .def("done", &CompiledModel::done, "Whether the compile is over, well or not.")
+      .def("__await__",
+           [](nb::handle_t<CompiledModel> self) {
+             nb::object loop = nb::module_::import_("asyncio").attr("get_running_loop")();
+             nb::object future = loop.attr("run_in_executor")(nb::none(), self.attr("wait"));
+             return nb::object(future.attr("__await__")());
+           })
+      .def("__repr__", &CompiledModel::repr);
+  m.def("read", &read, nb::arg("source"),
+        "Reads a MEF from a path or a binary stream; RuntimeError for unreadable content.");
+  m.def(
+      "query_mef",
+      [](Any source, Any devices) {
+        const std::string path = required_path(source);
+        nb::gil_scoped_release release;
+        return engine::query_mef(path);
+      },
+      nb::arg("source"), nb::arg("devices") = nb::none(),
+      "What a MEF is made for, from its header alone.");
+}
+
+}  // namespace kiln::python

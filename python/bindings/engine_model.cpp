@@ -1,0 +1,304 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+
+#include "bindings.h"
+#include "engine_casters.h"
+#include "kiln/driver/backend.h"
+#include "kiln/driver/storage.h"
+#include "kiln/engine/model.h"
+#include "kiln/support/error.h"
+
+namespace kiln::python {
+namespace {
+
+using driver::Buffer;
+using engine::Model;
+using engine::TensorSpec;
+
+// A call that runs for less than this keeps the GIL: giving it away and taking it back would cost
+// a small call more than its work, and other threads wait no longer than for any Python statement.
+constexpr std::chrono::nanoseconds kShortCall = std::chrono::microseconds(20);
+
+/// What a Python Model holds.
+struct ModelObject {
+  Model model;
+  bool writes_inputs = false;
+  // How long the last call took and how many elements it was given; guarded by the GIL.
+  std::chrono::nanoseconds last_time = std::chrono::hours(1);
+  std::int64_t last_elements = 0;
+};
+
+PyTypeObject* buffer_class = nullptr;
+PyTypeObject* model_class = nullptr;
+
+constexpr const char* kNotContiguous =
+    "kiln does not currently support executing non-contiguous tensors. Before passing these "
+    "tensors, make a contiguous copy of them using .contiguous().";
+
+[[noreturn]] void refuse_buffer_input(std::size_t i) {
+  throw ValueError("input " + std::to_string(i) +
+                   " is a buffer that the graph may write; it needs writable, aligned memory");
+}
+
+/// An array as it is, strides included; the engine says what it refuses.
+Buffer borrow_ndarray(nb::handle array, const NDArray& facts) {
+  if (facts.contiguous) return alias_ndarray(array, facts);
+  throw ValueError(kNotContiguous);
+}
+
+Buffer to_input(const ModelObject& self, nb::handle argument, std::size_t i) {
+  const auto& specs = self.model.input_metadata();
+  const bool is_buffer = self.writes_inputs && i < specs.size() && self.model.is_buffer_input(i);
+  if (is_ndarray(argument)) {
+    const NDArray facts = read_ndarray(argument);
+    if (is_buffer && !facts.writable) refuse_buffer_input(i);
+    return borrow_ndarray(argument, facts);
+  }
+  if (is_number(argument)) {
+    if (is_buffer) refuse_buffer_input(i);
+    if (i >= specs.size()) return Buffer::scalar(0, DType::int64);  // the count is refused later
+    return Buffer::scalar(
+        to_scalar(argument), specs[i].dtype,
+        specs[i].device.is_cpu() ? driver::CPU() : driver::Accelerator(specs[i].device.id));
+  }
+  if (python::is_buffer(argument)) return buffer_of(argument);
+  if (!is_dlpack_producer(argument))
+    throw ValueError(
+        "All positional arguments must be of the type `kiln.driver.Buffer` or a tensor type "
+        "implementing the dlpack protocol. We do not currently support inputs of the type " +
+        type_text(argument) + ".");
+  try {
+    return buffer_from_dlpack(argument, is_buffer ? std::optional(false) : std::nullopt);
+  } catch (const BufferError&) {
+    if (is_buffer) refuse_buffer_input(i);
+    throw;
+  } catch (const ValueError&) {
+    throw ValueError(kNotContiguous);
+  }
+}
+
+/// The inputs of a call; few live inside the object.
+class Inputs {
+ public:
+  Inputs(const ModelObject& self, PyObject* const* arguments, std::size_t count) {
+    if (count > kInline) heap_.resize(count);
+    Buffer* inputs = count > kInline ? heap_.data() : inline_;
+    for (std::size_t i = 0; i < count; ++i)
+      inputs[i] = Py_TYPE(arguments[i]) == buffer_class ? buffer_of(arguments[i])
+                                                        : to_input(self, arguments[i], i);
+    span_ = {inputs, count};
+  }
+  std::span<const Buffer> span() const { return span_; }
+
+ private:
+  static constexpr std::size_t kInline = 8;
+  Buffer inline_[kInline];
+  std::vector<Buffer> heap_;
+  std::span<const Buffer> span_;
+};
+
+/// Whether the call will neither wait for anybody, who might need the GIL, nor take long.
+bool keeps_gil(const ModelObject& self, std::span<const Buffer> inputs, std::int64_t elements) {
+  static driver::QueueBackend* queue = driver::CPU().default_queue().backend();  // immortal
+  if (self.writes_inputs || self.last_time > kShortCall || elements > 2 * self.last_elements ||
+      !queue->idle())
+    return false;
+  for (const Buffer& input : inputs)
+    if (input.storage() && !input.storage()->settled()) return false;
+  return true;
+}
+
+nb::list execute(ModelObject& self, PyObject* const* arguments, std::size_t count) {
+  const Inputs inputs(self, arguments, count);
+  std::int64_t elements = 1;
+  for (const Buffer& input : inputs.span()) elements += input.num_elements();
+  const bool keep = keeps_gil(self, inputs.span(), elements);
+  Model::Outputs outputs;
+  const auto start = std::chrono::steady_clock::now();
+  auto end = start;
+  if (keep) {
+    outputs = self.model.execute(inputs.span());
+    end = std::chrono::steady_clock::now();
+  } else {
+    nb::gil_scoped_release release;
+    outputs = self.model.execute(inputs.span());
+    end = std::chrono::steady_clock::now();
+  }
+  self.last_time = end - start;
+  self.last_elements = elements;
+  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(outputs.size())));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i),
+                   make_buffer(std::move(outputs[i])).release().ptr());
+  return nb::steal<nb::list>(list.release());
+}
+
+/// Binds names as Python binds arguments to parameters.
+std::vector<nb::object> bind_names(const ModelObject& self, nb::handle args, nb::handle kwargs) {
+  const auto& specs = self.model.input_metadata();
+  const auto given = static_cast<std::size_t>(PyTuple_Size(args.ptr()));
+  if (given > specs.size()) throw TypeError("too many positional arguments");
+  std::vector<nb::object> bound(specs.size());
+  for (std::size_t i = 0; i < given; ++i)
+    bound[i] = nb::borrow(PyTuple_GetItem(args.ptr(), static_cast<Py_ssize_t>(i)));
+  for (auto [key, value] : nb::borrow<nb::dict>(kwargs)) {
+    const auto name = nb::cast<std::string>(key);
+    std::size_t i = 0;
+    while (i < specs.size() && specs[i].name != name) ++i;
+    if (i == specs.size()) throw TypeError("got an unexpected keyword argument '" + name + "'");
+    if (bound[i].is_valid()) throw TypeError("multiple values for argument '" + name + "'");
+    bound[i] = nb::borrow(value);
+  }
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    if (!bound[i].is_valid())
+      throw TypeError("missing a required argument: '" + specs[i].name + "'");
+  return bound;
+}
+
+/// The translators of nanobind's functions, for one that is called by Python itself.
+PyObject* raise_current_exception() {
+  static PyObject* rethrow = nullptr;
+  static thread_local std::exception_ptr pending;
+  pending = std::current_exception();
+  if (!rethrow)
+    rethrow = nb::cpp_function([] { std::rethrow_exception(std::exchange(pending, nullptr)); })
+                  .release()
+                  .ptr();
+  return PyObject_CallNoArgs(rethrow);
+}
+
+// Not a function of nanobind's: those pack their arguments into a tuple, which is a tenth of the
+// time of a small call.
+PyObject* execute_directly(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  try {
+    return execute(*nb::inst_ptr<ModelObject>(self), arguments, static_cast<std::size_t>(count))
+        .release()
+        .ptr();
+  } catch (...) {
+    return raise_current_exception();
+  }
+}
+
+PyMethodDef execute_definition = {
+    "execute", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&execute_directly)),
+    METH_FASTCALL,
+    "execute($self, /, *args)\n--\n\n"
+    "Runs the graph on one buffer, array or number per input and returns the list of results."};
+
+nb::object signature_of(const ModelObject& self) {
+  nb::module_ inspect = nb::module_::import_("inspect");
+  nb::object parameter = inspect.attr("Parameter");
+  nb::list parameters;
+  for (const TensorSpec& spec : self.model.input_metadata())
+    parameters.append(parameter(spec.name, parameter.attr("POSITIONAL_OR_KEYWORD")));
+  return inspect.attr("Signature")(parameters);
+}
+
+void bind_specs(nb::module_& m) {
+  nb::class_<TensorSpec>(m, "TensorSpec", "What a model takes or gives at one position.")
+      .def_ro("dtype", &TensorSpec::dtype, "Element type.")
+      .def_ro("name", &TensorSpec::name, "Such as 'input0'.")
+      .def_prop_ro(
+          "shape",
+          [](const TensorSpec& s) -> nb::object {
+            if (!s.shape) return nb::none();
+            nb::list dims;
+            for (const auto& dim : *s.shape) dims.append(dim);
+            return std::move(dims);
+          },
+          "A list of ints, None for symbolic dims; None for any rank.")
+      .def_ro("device", &TensorSpec::device, "Where it lies.")
+      .def("__eq__",
+           [](const TensorSpec& a, Any b) -> nb::object {
+             if (!nb::isinstance<TensorSpec>(b)) return nb::borrow(Py_NotImplemented);
+             return nb::bool_(a == *nb::inst_ptr<TensorSpec>(b));
+           })
+      .def("__str__", &TensorSpec::to_string)
+      .def("__repr__", &TensorSpec::repr);
+  using engine::ModelMetadata;
+  nb::class_<ModelMetadata>(m, "ModelMetadata", "Names, inputs and outputs of one graph.")
+      .def_ro("name", &ModelMetadata::name, "The graph's name.")
+      .def_ro("input_metadata", &ModelMetadata::input_metadata, "One spec per input.")
+      .def_ro("output_metadata", &ModelMetadata::output_metadata, "One spec per output.")
+      .def("__repr__",
+           [](const ModelMetadata& m) { return "ModelMetadata(name='" + m.name + "')"; });
+}
+
+}  // namespace
+
+nb::object make_model(Model model) {
+  ModelObject object{std::move(model)};
+  const std::size_t count = object.model.input_metadata().size();
+  for (std::size_t i = 0; i < count; ++i) object.writes_inputs |= object.model.is_buffer_input(i);
+  return nb::cast(std::move(object));
+}
+
+void bind_engine_model(nb::module_& m) {
+  bind_specs(m);
+  buffer_class = reinterpret_cast<PyTypeObject*>(nb::type<Buffer>().ptr());
+  nb::class_<ModelObject> cls(m, "Model", nb::is_weak_referenceable(), R"(
+A compiled graph with its weights, ready to run. Calls may run in parallel.
+
+>>> import numpy as np
+>>> from kiln.driver import CPU
+>>> from kiln.dtype import DType
+>>> from kiln.engine import InferenceSession
+>>> from kiln.graph import Graph, TensorType
+>>> graph = Graph("double", lambda x: x * 2, [TensorType(DType.float32, ["n"], CPU())])
+>>> model = InferenceSession().load(graph)
+>>> model.execute(np.array([1, 2], np.float32))[0].to_numpy().tolist()
+[2.0, 4.0])");
+  model_class = reinterpret_cast<PyTypeObject*>(cls.ptr());
+  cls.attr("execute") = nb::steal(PyDescr_NewMethod(model_class, &execute_definition));
+  cls.def(
+         "__call__",
+         [](ModelObject& self, nb::args args, nb::kwargs kwargs) {
+           const std::size_t count = self.model.input_metadata().size();
+           std::vector<PyObject*> arguments(count);
+           std::vector<nb::object> bound;
+           if (kwargs.size() == 0 && args.size() == count) {
+             for (std::size_t i = 0; i < count; ++i)
+               arguments[i] = PyTuple_GetItem(args.ptr(), static_cast<Py_ssize_t>(i));
+           } else {
+             bound = bind_names(self, args, kwargs);
+             for (std::size_t i = 0; i < count; ++i) arguments[i] = bound[i].ptr();
+           }
+           return execute(self, arguments.data(), arguments.size());
+         },
+         nb::arg("args"), nb::arg("kwargs"), "Binds inputs by position and name, then executes.")
+      .def(
+          "reload",
+          [](const ModelObject& self, Any registry) {
+            const engine::WeightsRegistry weights = to_registry(registry);
+            nb::gil_scoped_release release;
+            self.model.reload(weights);
+          },
+          nb::arg("weights_registry"), "Binds all weights anew; calls under way keep the old ones.")
+      .def_prop_ro("signature", &signature_of, "An inspect.Signature with one parameter per input.")
+      .def_prop_ro(
+          "name", [](const ModelObject& self) { return self.model.name(); }, "The graph's name.")
+      .def_prop_ro(
+          "devices", [](const ModelObject& self) { return self.model.devices(); },
+          "The devices it uses: the host first, then accelerators.")
+      .def_prop_ro(
+          "input_devices", [](const ModelObject& self) { return self.model.input_devices(); },
+          "The device of each input.")
+      .def_prop_ro(
+          "output_devices", [](const ModelObject& self) { return self.model.output_devices(); },
+          "The device of each output.")
+      .def_prop_ro(
+          "input_metadata", [](const ModelObject& self) { return self.model.input_metadata(); },
+          "One TensorSpec per input.")
+      .def_prop_ro(
+          "output_metadata", [](const ModelObject& self) { return self.model.output_metadata(); },
+          "One TensorSpec per output.")
+      .def_prop_ro(
+          "kernel_summaries", [](const ModelObject& self) { return self.model.kernel_summaries(); },
+          "One text per compiled kernel, such as 'Epilogue(matmul, relu)'.")
+      .def("__repr__", [](const ModelObject& self) { return self.model.repr(); });
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,243 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <variant>
+
+#include "bindings.h"
+#include "engine_casters.h"
+#include "kiln/engine/inference_session.h"
+#include "kiln/graph/graph.h"
+#include "kiln/graph/module.h"
+#include "kiln/support/error.h"
+#include "kiln/weights/safetensors.h"
+
+namespace kiln::python {
+namespace {
+
+using driver::Buffer;
+using engine::CompiledModel;
+using engine::CompileSettings;
+using engine::InferenceSession;
+using engine::PrintStyle;
+using engine::WeightsRegistry;
+
+/// What `compile` and `load` take. A graph is copied out, so that other threads may go on building.
+using Source = std::variant<std::unique_ptr<graph::ir::Module>, CompiledModel, std::string>;
+
+Source to_source(nb::handle object) {
+  if (nb::isinstance<graph::Graph>(object)) return nb::inst_ptr<graph::Graph>(object)->extract();
+  if (nb::isinstance<graph::Module>(object))
+    return graph::ir::clone(nb::inst_ptr<graph::Module>(object)->ir());
+  if (nb::isinstance<CompiledModel>(object)) return *nb::inst_ptr<CompiledModel>(object);
+  if (auto path = to_path(object)) return *path;
+  throw RuntimeError("The model is not a valid path or module.");
+}
+
+/// Calls `work(what, settings)` without the GIL; Ctrl-C in between ends it with KeyboardInterrupt.
+template <typename Work>
+auto compiling(Any model, bool tile_based_fusion, Work work) {
+  const Source source = to_source(model);
+  std::optional<nb::python_error> interrupt;
+  CompileSettings settings{.tile_based_fusion = tile_based_fusion};
+  settings.progress = [&interrupt](const runtime::CompileProgress&) {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() == 0) return true;
+    interrupt.emplace();
+    return false;
+  };
+  try {
+    nb::gil_scoped_release release;
+    return std::visit(
+        [&](const auto& what) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(what)>,
+                                       std::unique_ptr<graph::ir::Module>>)
+            return work(*what, settings);
+          else
+            return work(what, settings);
+        },
+        source);
+  } catch (const RuntimeError&) {
+    if (interrupt) throw nb::python_error(std::move(*interrupt));
+    throw;
+  }
+}
+
+nb::dict make_models(const std::vector<std::pair<std::string, engine::Model>>& models) {
+  nb::dict dict;
+  for (const auto& [name, model] : models) dict[nb::str(name.c_str())] = make_model(model);
+  return dict;
+}
+
+Buffer to_weight(const std::string& name, nb::handle object) {
+  if (is_buffer(object)) return buffer_of(object);
+  const auto refuse = [&]() {
+    throw ValueError("Weight '" + name +
+                     "' is not contiguous: kiln does not currently support executing "
+                     "non-contiguous tensors. Before passing these tensors, make a contiguous copy "
+                     "of them using .contiguous().");
+  };
+  if (is_ndarray(object)) {
+    const NDArray facts = read_ndarray(object);
+    if (!facts.contiguous) refuse();
+    return alias_ndarray(object, facts);  // weights are only read, so a read-only array serves
+  }
+  if (!is_dlpack_producer(object))
+    throw TypeError("Weight '" + name + "' must be a buffer or an array, not " + type_text(object) +
+                    ".");
+  try {
+    return buffer_from_dlpack(object, std::nullopt);
+  } catch (const ValueError&) {
+    refuse();
+    throw;
+  }
+}
+
+void set_debug_print_options(const InferenceSession& session, Any style, Any precision,
+                             Any directory) {
+  PrintStyle chosen = PrintStyle::COMPACT;
+  if (nb::isinstance<PrintStyle>(style))
+    chosen = nb::cast<PrintStyle>(style);
+  else
+    chosen = engine::print_style_from_string(
+        PyUnicode_Check(style.ptr()) ? nb::cast<std::string>(style) : repr_of(style));
+  const bool is_int = PyLong_Check(precision.ptr()) && !PyBool_Check(precision.ptr());
+  if (chosen == PrintStyle::FULL && !is_int)
+    throw TypeError("Debug print precision must be an int.");
+  std::string folder;
+  if (!directory.is_none()) {
+    auto path = to_path(directory);
+    if (!path) throw TypeError("Debug print output directory must be a str or Path.");
+    folder = *path;
+  }
+  session.set_debug_print_options(chosen, is_int ? nb::cast<int>(precision) : 6, folder);
+}
+
+void def_compile(nb::class_<InferenceSession>& cls) {
+  cls.def(
+         "compile",
+         [](const InferenceSession& s, Any model, bool fusion) {
+           return compiling(model, fusion, [&](const auto& what, const CompileSettings& settings) {
+             return s.compile(what, settings);
+           });
+         },
+         nb::arg("model"), nb::kw_only(), nb::arg("tile_based_fusion") = false,
+         "Compiles a graph or a module, or reads the MEF at a path; blocks.")
+      .def(
+          "compile_async",
+          [](const InferenceSession& s, Any model, bool fusion) {
+            const Source source = to_source(model);
+            if (auto* module = std::get_if<std::unique_ptr<graph::ir::Module>>(&source)) {
+              nb::gil_scoped_release release;
+              return s.compile_async(**module, {.tile_based_fusion = fusion});
+            }
+            if (auto* compiled = std::get_if<CompiledModel>(&source)) return *compiled;
+            return s.compile(std::get<std::string>(source));
+          },
+          nb::arg("model"), nb::kw_only(), nb::arg("tile_based_fusion") = false,
+          "As `compile`, but returns at once; a failure appears at first use.")
+      .def(
+          "init",
+          [](const InferenceSession& s, const CompiledModel& compiled, Any registry) {
+            const WeightsRegistry weights = to_registry(registry);
+            auto model = [&] {
+              nb::gil_scoped_release release;
+              return s.init(compiled, weights);
+            }();
+            return make_model(std::move(model));
+          },
+          nb::arg("compiled"), nb::kw_only(), nb::arg("weights_registry") = nb::none(),
+          "Binds weights and makes the one graph of the artifact ready to run.")
+      .def(
+          "init_all",
+          [](const InferenceSession& s, const CompiledModel& compiled, Any registry) {
+            const WeightsRegistry weights = to_registry(registry);
+            const auto models = [&] {
+              nb::gil_scoped_release release;
+              return s.init_all(compiled, weights);
+            }();
+            return make_models(models);
+          },
+          nb::arg("compiled"), nb::kw_only(), nb::arg("weights_registry") = nb::none(),
+          "A model per graph of the artifact, by name.")
+      .def(
+          "load",
+          [](const InferenceSession& s, Any model, Any registry, bool fusion) {
+            const WeightsRegistry weights = to_registry(registry);
+            return make_model(
+                compiling(model, fusion, [&](const auto& what, const CompileSettings& settings) {
+                  return s.load(what, weights, settings);
+                }));
+          },
+          nb::arg("model"), nb::kw_only(), nb::arg("weights_registry") = nb::none(),
+          nb::arg("tile_based_fusion") = false, "`compile` and `init`.")
+      .def(
+          "load_all",
+          [](const InferenceSession& s, Any model, Any registry, bool fusion) {
+            const WeightsRegistry weights = to_registry(registry);
+            return make_models(
+                compiling(model, fusion, [&](const auto& what, const CompileSettings& settings) {
+                  return s.load_all(what, weights, settings);
+                }));
+          },
+          nb::arg("model"), nb::kw_only(), nb::arg("weights_registry") = nb::none(),
+          nb::arg("tile_based_fusion") = false, "`compile` and `init_all`.");
+}
+
+}  // namespace
+
+std::optional<std::string> to_path(nb::handle object) {
+  if (!PyUnicode_Check(object.ptr()) && !nb::hasattr(object, "__fspath__")) return std::nullopt;
+  nb::object path = nb::steal(PyOS_FSPath(object.ptr()));
+  if (!path.is_valid()) throw nb::python_error();
+  if (PyBytes_Check(path.ptr())) path = nb::module_::import_("os").attr("fsdecode")(path);
+  return nb::cast<std::string>(path);
+}
+
+WeightsRegistry to_registry(nb::handle object) {
+  WeightsRegistry registry;
+  if (object.is_none()) return registry;
+  if (nb::isinstance<weights::Safetensors>(object))
+    return WeightsRegistry(*nb::inst_ptr<weights::Safetensors>(object));
+  if (!nb::hasattr(object, "items"))
+    throw TypeError("A weights registry is a mapping from names to arrays, not " +
+                    type_text(object) + ".");
+  for (nb::handle item : nb::iter(nb::object(object.attr("items")()))) {
+    const auto name = nb::cast<std::string>(nb::object(item[0]));
+    registry.emplace(name, to_weight(name, nb::object(item[1])));
+  }
+  return registry;
+}
+
+void bind_engine(nb::module_& m) {
+  bind_engine_model(m);
+  bind_engine_compiled(m);
+  bind_engine_session(m);
+  bind_engine_debug(m);
+}
+
+void bind_engine_session(nb::module_& m) {
+  nb::class_<InferenceSession> cls(m, "InferenceSession", nb::is_weak_referenceable(), R"(
+Compiles graphs and makes models of them.
+
+>>> from kiln.engine import InferenceSession
+>>> InferenceSession(num_threads=4)
+<kiln engine InferenceSession(num_threads=4)>)");
+  cls.def(
+         "__init__",
+         [](InferenceSession* self, const std::vector<driver::Device>& devices,
+            std::optional<int> num_threads) {
+           new (self) InferenceSession(devices, {.num_threads = num_threads});
+         },
+         nb::arg("devices") = nb::tuple(), nb::arg("num_threads") = nb::none())
+      .def_prop_ro(
+          "devices", [](const InferenceSession& s) { return s.devices(); },
+          "The devices, the host included.")
+      .def("set_debug_print_options", &set_debug_print_options, nb::arg("style") = "COMPACT",
+           nb::arg("precision") = 6, nb::arg("output_directory") = nb::none(),
+           "How `print` ops of this session's models show tensors.")
+      .def("__repr__", &InferenceSession::repr);
+  def_compile(cls);
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,76 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "graph_values.h"
+#include "kiln/graph/ops/movement.h"
+
+namespace kiln::python {
+
+namespace ops = graph::ops;
+
+void bind_ops_movement(nb::module_& m) {
+  m.def(
+      "concat",
+      [](nb::iterable values, int axis) { return ops::concat(to_value_likes(values), axis); },
+      nb::arg("original_vals"), nb::arg("axis") = 0, "Joins along an axis.");
+  m.def(
+      "stack",
+      [](nb::iterable values, int axis) { return ops::stack(to_value_likes(values), axis); },
+      nb::arg("values"), nb::arg("axis") = 0, "Joins along a new axis.");
+  m.def(
+      "split",
+      [](ValueLike x, ShapeLike sizes, int axis) {
+        return make_values(ops::split(x.get(), sizes.get(), axis));
+      },
+      nb::arg("x"), nb::arg("split_sizes"), nb::arg("axis") = 0, "One tensor per size.");
+  m.def(
+      "chunk",
+      [](ValueLike x, int chunks, int axis) {
+        return make_values(ops::chunk(x.get(), chunks, axis));
+      },
+      nb::arg("x"), nb::arg("chunks"), nb::arg("axis") = 0, "Equal parts.");
+  m.def(
+      "slice_tensor",
+      [](ValueLike x, Any indices) {
+        if (PyList_Check(indices.ptr()))
+          return ops::slice_tensor(x.get(), to_indices(nb::steal(PyList_AsTuple(indices.ptr()))));
+        return ops::slice_tensor(x.get(), to_indices(indices));
+      },
+      nb::arg("x"), nb::arg("indices"),
+      "NumPy indexing with range checks instead of clamping; also `x[...]`.");
+  m.def(
+      "pad",
+      [](ValueLike input, const std::vector<std::int64_t>& paddings, const std::string& mode,
+         ValueLike value) {
+        return ops::pad(input.get(), paddings, {.mode = mode, .value = value.get()});
+      },
+      nb::arg("input"), nb::arg("paddings"), nb::arg("mode") = "constant", nb::arg("value") = 0,
+      "Adds elements before and after each axis; modes 'constant', 'reflect' and 'edge'.");
+  m.def(
+      "tile", [](ValueLike x, ShapeLike repeats) { return ops::tile(x.get(), repeats.get()); },
+      nb::arg("x"), nb::arg("repeats"), "As numpy.tile.");
+  m.def(
+      "gather",
+      [](ValueLike input, ValueLike indices, int axis) {
+        return ops::gather(input.get(), indices.get(), axis);
+      },
+      nb::arg("input"), nb::arg("indices"), nb::arg("axis"), "As numpy.take.");
+  m.def(
+      "gather_nd",
+      [](ValueLike input, ValueLike indices, int batch_dims) {
+        return ops::gather_nd(input.get(), indices.get(), batch_dims);
+      },
+      nb::arg("input"), nb::arg("indices"), nb::arg("batch_dims") = 0,
+      "Slices of `input` at the positions that rows of `indices` name.");
+  m.def(
+      "scatter",
+      [](ValueLike input, ValueLike updates, ValueLike indices, int axis) {
+        return ops::scatter(input.get(), updates.get(), indices.get(), axis);
+      },
+      nb::arg("input"), nb::arg("updates"), nb::arg("indices"), nb::arg("axis") = -1,
+      "A copy of `input` with updates along an axis.");
+}
+
+}  // namespace kiln::python
