@@ -149,8 +149,9 @@ llvm::Value* Lowering::round_small(llvm::Value* value, DType dtype) {
         b.CreateAnd(b.CreateAdd(magnitude, integer(code, 0x400000)), integer(code, 0x7f800000));
     up = b.CreateSelect(b.CreateICmpUGT(up, integer(code, 0x7f000000)), integer(code, 0x7f000000),
                         up);
-    llvm::Value* least =
-        b.CreateOr(b.CreateICmpEQ(up, integer(code, 0)), b.CreateICmpSLT(code, integer(code, 0)));
+    // 2^-127 is a denormal float; the middle to the next power is 1.5 times it.
+    llvm::Value* least = b.CreateOr(b.CreateICmpULT(magnitude, integer(code, 0x600000)),
+                                    b.CreateICmpSLT(code, integer(code, 0)));
     llvm::Value* rounded = from_bits(b.CreateSelect(least, integer(code, 0x400000), up));
     return b.CreateSelect(is_nan, value, rounded);
   }

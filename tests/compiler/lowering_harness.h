@@ -58,6 +58,12 @@ inline std::vector<std::string> runnable_targets() {
   return targets;
 }
 
+/// Vectors everywhere, scalars where their code differs most.
+inline std::vector<int> lane_counts(const std::string& target, int lanes) {
+  if (target == "generic" || target.empty()) return {1, lanes};
+  return {lanes};
+}
+
 class Kernel {
  public:
   Kernel(const std::string& target, int lanes, std::vector<DType> inputs, DType output,
