@@ -1,8 +1,9 @@
 // erf, tanh, sigmoid, silu and gelu.
 //
-// The float forms are rational functions with positive coefficients, which lose nothing to
-// cancellation. The activations divide once and scale by powers of two afterwards: their negative
-// tails keep full relative accuracy down to the denormals.
+// Rational functions have positive coefficients, which lose nothing to cancellation. Near ±1, where
+// float has least to spare, erf and tanh are computed as 1 minus something small. The activations
+// divide once and scale by powers of two afterwards: their negative tails keep full relative
+// accuracy down to the denormals.
 
 #include <cmath>
 
@@ -10,7 +11,26 @@
 
 namespace kiln::compiler {
 
-llvm::Value* Lowering::erf(llvm::Value* x) {
+// 2^n, for exponents of normal numbers.
+llvm::Value* Lowering::power_of_two(const Exponential& e) {
+  bool wide = is_double(e.mantissa);
+  llvm::Value* biased = b.CreateSub(e.shifted, integer(e.shifted, wide ? 1023 : 127));
+  return from_bits(b.CreateShl(biased, integer(biased, wide ? 52 : 23)));
+}
+
+llvm::Value* Lowering::erf(llvm::Value* x, bool precise) {
+  if (!is_double(x) && precise) {
+    // 1 − e^u(t) with a polynomial u; from 4 on the result rounds to 1.
+    llvm::Value* t = quick_min(number(x, 4), abs(x));
+    llvm::Value* u = polynomial(t, {-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2,
+                                    -1.06777877e-1, -6.34846687e-1, -1.28717512e-1});
+    Exponential e = exp_parts(fma(u, t, b.CreateFNeg(t)));
+    llvm::Value* large = copysign(fma(b.CreateFNeg(power_of_two(e)), e.mantissa, number(x, 1)), x);
+    llvm::Value* p = polynomial(b.CreateFMul(x, x), {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2,
+                                                     1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
+    llvm::Value* small = fma(p, x, x);
+    return b.CreateSelect(b.CreateFCmpOGT(t, number(x, 0.927734375)), large, small);
+  }
   if (!is_double(x)) {
     // From the bound on the result rounds to 1.
     llvm::Value* t = quick_min(number(x, 3.92), quick_max(number(x, -3.92), x));
@@ -58,7 +78,19 @@ llvm::Value* Lowering::scaled_erfc(llvm::Value* t) {
   return b.CreateFDiv(p, fma(t, number(t, 2), number(t, 1)));
 }
 
-llvm::Value* Lowering::tanh(llvm::Value* x) {
+llvm::Value* Lowering::tanh(llvm::Value* x, bool precise) {
+  if (!is_double(x) && precise) {
+    // 1 − 2 / (e^(2t) + 1); from 9.1 on it rounds to 1.
+    llvm::Value* t = quick_min(number(x, 9.1), abs(x));
+    Exponential e = exp_parts(b.CreateFMul(t, number(x, 2)));
+    llvm::Value* d = fma(power_of_two(e), e.mantissa, number(x, 1));
+    llvm::Value* large = copysign(b.CreateFSub(number(x, 1), b.CreateFDiv(number(x, 2), d)), x);
+    llvm::Value* s = b.CreateFMul(x, x);
+    llvm::Value* p = polynomial(s, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2,
+                                    1.33314422036e-1, -3.33332819422e-1});
+    llvm::Value* small = fma(b.CreateFMul(p, s), x, x);
+    return b.CreateSelect(b.CreateFCmpOGT(t, number(x, 0.625)), large, small);
+  }
   if (!is_double(x)) {
     llvm::Value* t = quick_min(number(x, 9.01), quick_max(number(x, -9.01), x));
     llvm::Value* s = b.CreateFMul(t, t);
@@ -71,8 +103,7 @@ llvm::Value* Lowering::tanh(llvm::Value* x) {
   // d / (d + 2) with d = e^(2|x|) − 1 = 2^n (e^r − 1) + (2^n − 1).
   llvm::Value* t = quick_min(number(x, 20), abs(x));
   Exponential e = exp_parts(b.CreateFMul(t, number(x, 2)), nullptr, /*minus_one=*/true);
-  llvm::Value* exponent = b.CreateSub(e.shifted, b.CreateSub(e.anchor, integer(e.shifted, 1023)));
-  llvm::Value* power = from_bits(b.CreateShl(exponent, integer(exponent, 52)));
+  llvm::Value* power = power_of_two(e);
   llvm::Value* d = fma(power, e.mantissa, b.CreateFSub(power, number(x, 1)));
   llvm::Value* result = b.CreateFDiv(d, b.CreateFAdd(d, number(x, 2)));
   // Below 2^-30 the square no longer counts, and 2|x| could be denormal.
@@ -182,11 +213,13 @@ llvm::Value* Lowering::gelu_erf(llvm::Value* x, bool precise) {
     llvm::Value* u = b.CreateFMul(t, number(x, 0.70710678118654752440));
     weight = b.CreateFMul(b.CreateFMul(minus_half, scaled_erfc(u)), e.mantissa);
   } else {
-    llvm::Value* p = polynomial(
-        t, {4.130027723e-03, 4.072303325e-02, 1.834974140e-01, 4.386425912e-01, 4.999997318e-01});
-    llvm::Value* q = polynomial(t, {1.035232656e-02, 1.020838618e-01, 4.701640904e-01,
-                                    1.203582406e+00, 1.675170183e+00, 9.999994636e-01});
-    weight = b.CreateFNeg(b.CreateFDiv(b.CreateFMul(b.CreateFMul(t, p), e.mantissa), q));
+    // −t·P(t), where P begins with ½ and z = −t²/2 takes two factors t.
+    llvm::Value* p =
+        polynomial(t, {8.260050789e-03, 8.144605160e-02, 3.669948578e-01, 8.772851229e-01});
+    p = fma(z, p, minus_half);
+    llvm::Value* q = polynomial(t, {1.035232283e-02, 1.020838246e-01, 4.701641202e-01,
+                                    1.203582883e+00, 1.675169587e+00, 9.999998808e-01});
+    weight = b.CreateFDiv(fma(b.CreateFMul(p, e.reduced), e.slope, p), q);
   }
   Halves half = halves(e);
   llvm::Value* positive = quick_max(number(x, 0), x);

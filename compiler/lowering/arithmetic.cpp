@@ -19,10 +19,9 @@ llvm::Value* Lowering::unary(OpKind kind, llvm::Value* x, DType dtype,
     return b.CreateFCmpOEQ(abs(x), llvm::ConstantFP::getInfinity(x->getType()));
   }
   if (!dtype.is_float()) return integer_unary(kind, x, dtype);
+  bool precise = dtype == DType::float32 || dtype == DType::float64;
   llvm::Value* result =
-      kind == OpKind::gelu
-          ? gelu(x, approximate, dtype == DType::float32 || dtype == DType::float64)
-          : float_unary(kind, x);
+      kind == OpKind::gelu ? gelu(x, approximate, precise) : float_unary(kind, x, precise);
   // These give values of the dtype already.
   bool exact = kind == OpKind::abs || kind == OpKind::negate || kind == OpKind::relu ||
                kind == OpKind::ceil || kind == OpKind::floor || kind == OpKind::trunc ||
@@ -170,7 +169,7 @@ llvm::Value* Lowering::integer_mod(llvm::Value* x, llvm::Value* y, bool sign) {
   return b.CreateSelect(adjust, b.CreateAdd(rest, y), rest);
 }
 
-llvm::Value* Lowering::float_unary(OpKind kind, llvm::Value* x) {
+llvm::Value* Lowering::float_unary(OpKind kind, llvm::Value* x, bool precise) {
   switch (kind) {
     case OpKind::abs:
       return abs(x);
@@ -195,9 +194,9 @@ llvm::Value* Lowering::float_unary(OpKind kind, llvm::Value* x) {
     case OpKind::rsqrt:
       return b.CreateFDiv(number(x, 1), intrinsic(llvm::Intrinsic::sqrt, x));
     case OpKind::erf:
-      return erf(x);
+      return erf(x, precise);
     case OpKind::tanh:
-      return tanh(x);
+      return tanh(x, precise);
     case OpKind::sigmoid:
       return sigmoid(x);
     case OpKind::silu:

@@ -65,6 +65,8 @@ class Lowering {
   // e^x as mantissa · 2^n, not yet scaled, so that a caller can scale where it loses nothing.
   struct Exponential {
     llvm::Value* mantissa;
+    llvm::Value* reduced;  // x − n·ln 2
+    llvm::Value* slope;    // in float, the mantissa is 1 + reduced · slope
     llvm::Value* shifted;  // integer lanes: n + anchor
     llvm::Value* anchor;
   };
@@ -100,7 +102,7 @@ class Lowering {
 
   // arithmetic.cpp
   llvm::Value* integer_unary(graph::OpKind kind, llvm::Value* x, DType dtype);
-  llvm::Value* float_unary(graph::OpKind kind, llvm::Value* x);
+  llvm::Value* float_unary(graph::OpKind kind, llvm::Value* x, bool precise);
   llvm::Value* integer_mod(llvm::Value* x, llvm::Value* y, bool sign);
   llvm::Value* integer_binary(graph::OpKind kind, llvm::Value* x, llvm::Value* y, DType dtype);
   llvm::Value* float_binary(graph::OpKind kind, llvm::Value* x, llvm::Value* y);
@@ -122,10 +124,11 @@ class Lowering {
   llvm::Value* atanh(llvm::Value* x);
 
   // activation.cpp; `precise`: the result is not rounded to a half afterwards.
-  llvm::Value* erf(llvm::Value* x);
+  llvm::Value* power_of_two(const Exponential& e);
+  llvm::Value* erf(llvm::Value* x, bool precise);
   llvm::Value* small_erf(llvm::Value* x);
   llvm::Value* scaled_erfc(llvm::Value* t);
-  llvm::Value* tanh(llvm::Value* x);
+  llvm::Value* tanh(llvm::Value* x, bool precise);
   llvm::Value* sigmoid(llvm::Value* x);
   llvm::Value* silu(llvm::Value* x);
   llvm::Value* gate(llvm::Value* x, llvm::Value* z, llvm::Value* z_low);

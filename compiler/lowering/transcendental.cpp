@@ -34,6 +34,7 @@ Lowering::Exponential Lowering::exp_parts(llvm::Value* x, llvm::Value* x_low, bo
   r = fma(n, number(x, wide ? -0x1.a39ef35793c76p-33 : 0x1.bd0105c610ca8p-13), r);
   if (x_low) r = b.CreateFAdd(r, x_low);
   llvm::Value* mantissa = nullptr;
+  llvm::Value* slope = nullptr;
   if (wide) {
     llvm::Value* sum =
         polynomial(r, {2.500446947687947721915582529380456255907461127208080142736435e-8,
@@ -49,11 +50,12 @@ Lowering::Exponential Lowering::exp_parts(llvm::Value* x, llvm::Value* x_low, bo
     mantissa = fma(sum, b.CreateFMul(r, r), r);
     if (!minus_one) mantissa = b.CreateFAdd(mantissa, number(x, 1));
   } else {
-    mantissa = polynomial(r, {1.374473446048796176910400390625e-3, 8.368954993784427642822265625e-3,
-                              4.16696555912494659423828125e-2, 0.16666518151760101318359375,
-                              0.49999988079071044921875, 1, 1});
+    slope = polynomial(r, {1.374473446048796176910400390625e-3, 8.368954993784427642822265625e-3,
+                           4.16696555912494659423828125e-2, 0.16666518151760101318359375,
+                           0.49999988079071044921875, 1});
+    mantissa = fma(slope, r, number(x, 1));
   }
-  return {mantissa, bits(shifted), bits(anchor)};
+  return {mantissa, r, slope, bits(shifted), bits(anchor)};
 }
 
 Lowering::Halves Lowering::halves(const Exponential& e) {

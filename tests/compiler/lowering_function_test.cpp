@@ -19,7 +19,7 @@ struct Function {
   OpKind kind;
   long double (*reference)(long double);
   const char* approximate = "none";
-  double bound = 5;
+  double bound = 4;
 };
 
 long double normal_cdf(long double x) {
@@ -43,7 +43,7 @@ const Function kFunctions[] = {
     {"tanh", OpKind::tanh, std::tanh},
     {"sigmoid", OpKind::sigmoid, sigmoid},
     {"silu", OpKind::silu, silu},
-    {"gelu", OpKind::gelu, gelu},
+    {"gelu", OpKind::gelu, gelu, "none", 6},
     {"gelu_tanh", OpKind::gelu, gelu_tanh, "tanh"},
     {"gelu_quick", OpKind::gelu, gelu_quick, "quick"},
     {"log1p", OpKind::log1p, std::log1p},
