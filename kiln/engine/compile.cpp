@@ -15,6 +15,9 @@
 namespace kiln::engine {
 namespace {
 
+/// Elements of a constant up to which its values stand in the text of a graph.
+constexpr std::int64_t kShownConstant = 16;
+
 /// Appends the digest of every constant, in program order.
 void append_constants(const graph::ir::Block& block, std::string& text) {
   for (const auto& op : block.ops) {
@@ -31,7 +34,7 @@ void append_constants(const graph::ir::Block& block, std::string& text) {
 /// What decides the bytes of the artifact, as 32 hexadecimal digits.
 std::string cache_key(const graph::ir::Module& module, const runtime::CompileOptions& options) {
   // Constants are hashed as bytes: printing them would cost more than compiling.
-  std::string text = graph::ir::to_text(module, {.elide_constants_above = 16});
+  std::string text = graph::ir::to_text(module, {.elide_constants_above = kShownConstant});
   for (const auto& graph : module.graphs)
     if (graph->body) append_constants(*graph->body, text);
   text += format("\n{}\n{}\n{}\n{}\n", KILN_VERSION, KILN_ABI_VERSION, compiler_identity(),
@@ -44,7 +47,9 @@ std::string cache_key(const graph::ir::Module& module, const runtime::CompileOpt
 }
 
 std::string failure_text(const Error& error, const ProgramPlaces& places) {
-  std::string text = "Failed to compile the model.\n" + places.restore(error.message());
+  std::string text = places.restore(error.message());
+  if (!text.starts_with("Failed to compile the model."))
+    text = "Failed to compile the model.\n" + text;
   if (!places.has_tracebacks())
     text +=
         "\nSet KILN_DEBUG=source-tracebacks before the graph is built to see the whole source "
@@ -73,7 +78,11 @@ std::shared_ptr<const runtime::Artifact> compile_module(
   std::shared_ptr<const runtime::Artifact> artifact = cached ? cache.find(key) : nullptr;
   if (artifact == nullptr) {
     try {
-      artifact = runtime::Artifact::from_contents(compiler().compile(places.numbered(), options));
+      runtime::ArtifactContents contents = compiler().compile(places.numbered(), options);
+      if (contents.ir_text.empty())
+        contents.ir_text =
+            graph::ir::to_text(places.numbered(), {.elide_constants_above = kShownConstant});
+      artifact = runtime::Artifact::from_contents(contents);
     } catch (const Error& error) {
       throw RuntimeError(failure_text(error, places));
     }

@@ -335,18 +335,26 @@ std::optional<ProgramLocation> Artifact::location(std::int64_t index) const {
 std::vector<std::string> Artifact::kernel_summaries(std::string_view graph) const {
   std::vector<std::string> summaries;
   const auto bytes = section("plan");
+  if (bytes.empty()) return summaries;
   const auto plan = nlohmann::json::parse(
       reinterpret_cast<const char*>(bytes.data()),
       reinterpret_cast<const char*>(bytes.data()) + bytes.size(), nullptr, false);
   if (!plan.is_object() || !plan.contains("kernels") || !plan["kernels"].is_array())
     return summaries;
   for (const auto& kernel : plan["kernels"]) {
-    if (!kernel.is_object() || !kernel.contains("summary") || !kernel["summary"].is_string())
+    if (!kernel.is_object()) continue;
+    if (kernel.contains("graph") && kernel["graph"] != graph) continue;
+    if (const auto summary = kernel.find("summary");
+        summary != kernel.end() && summary->is_string()) {
+      summaries.push_back(summary->get<std::string>());
       continue;
-    if (kernel.contains("graph") && kernel["graph"].is_string() &&
-        kernel["graph"].get_ref<const std::string&>() != graph)
-      continue;
-    summaries.push_back(kernel["summary"].get<std::string>());
+    }
+    std::vector<std::string> ops;
+    if (const auto list = kernel.find("ops"); list != kernel.end() && list->is_array())
+      for (const auto& op : *list)
+        if (op.is_string()) ops.push_back(op.get<std::string>());
+    if (ops.size() == 1) summaries.push_back(ops[0]);
+    if (ops.size() > 1) summaries.push_back(format("Epilogue({})", join(ops, ", ")));
   }
   return summaries;
 }

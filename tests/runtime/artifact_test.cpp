@@ -111,6 +111,18 @@ TEST(Artifact, KeepsWhatTheCompilerMade) {
   EXPECT_FALSE(artifact->carried_weight(0));
 }
 
+TEST(Artifact, NamesWhatKernelsAreMadeOf) {
+  ArtifactContents contents = test::rich_contents();
+  contents.plan_json = R"({"kernels": [{"graph": "add_one", "ops": ["matmul", "relu"]},
+                                       {"graph": "add_one", "ops": ["add"]},
+                                       {"graph": "scaled", "ops": ["mul"]}, 7]})";
+  const auto artifact = Artifact::from_contents(contents);
+  EXPECT_THAT(artifact->kernel_summaries("add_one"),
+              ElementsAre("Epilogue(matmul, relu)", "add"));
+  contents.plan_json = "[1, 2";
+  EXPECT_TRUE(Artifact::from_contents(contents)->kernel_summaries("add_one").empty());
+}
+
 TEST(Artifact, LaysSectionsOutAsTheFormatSays) {
   const std::vector<std::byte> bytes = write_artifact(test::rich_contents());
   EXPECT_EQ(std::memcmp(bytes.data(), "KILNMEF\n", 8), 0);

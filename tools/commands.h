@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "tools/program.h"
+
+namespace kiln::tools {
+
+struct RunOptions : ProgramOptions {
+  std::string output;  // folder for the results
+};
+
+struct BenchOptions : ProgramOptions {
+  int threads = 0;
+  int warmup = 10;
+  int repeat = 100;
+};
+
+struct InspectOptions {
+  std::string file;
+  bool json = false;
+  std::string extract;  // receives a code image
+  std::string level;    // of that image; empty: the one for this machine
+};
+
+struct CompileCommandOptions {
+  std::string file;
+  std::string output;
+  std::string target;
+  std::vector<std::string> weights;
+};
+
+void run_command(const RunOptions& options);
+void bench_command(const BenchOptions& options);
+void inspect_command(const InspectOptions& options);
+void compile_command(const CompileCommandOptions& options);
+
+}  // namespace kiln::tools
