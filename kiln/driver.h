@@ -1,0 +1,13 @@
+#pragma once
+
+// The driver: devices, the queues that order their work, and the buffers that hold their memory.
+
+#include "kiln/driver/buffer.h"
+#include "kiln/driver/device.h"
+#include "kiln/driver/event.h"
+#include "kiln/driver/host_hazard.h"
+#include "kiln/driver/queue.h"
+#include "kiln/driver/usage.h"
+#include "kiln/driver/virtual_device.h"
+#include "kiln/dtype.h"
+#include "kiln/support/error.h"
