@@ -141,13 +141,44 @@ llvm::Align ExpressionEmitter::alignment(int tensor) const {
   return llvm::Align(static_cast<std::uint64_t>(dtype.size_in_bytes()));
 }
 
+namespace {
+
+/// Whether a store only moves an element that registers would hold in another form.
+bool is_plain_copy(const Store& store, const Program& program) {
+  return store.value->kind == Expr::Kind::load &&
+         program.tensors[static_cast<std::size_t>(store.tensor)].dtype == store.value->dtype;
+}
+
+}  // namespace
+
 llvm::Value* ExpressionEmitter::load(const Expr* expr, int lanes) {
+  return f.lower.from_memory(load_raw(expr, lanes), expr->dtype);
+}
+
+llvm::Value* ExpressionEmitter::prepare(const Store& store) {
+  if (!is_plain_copy(store, program_)) return vector(store.value);
+  bool varies = lanes_ > 1 && (store.value->axes & axis_bit(vector_axis_)) != 0;
+  llvm::Value* raw = load_raw(store.value, varies ? lanes_ : 1);
+  return varies ? raw : f.lower.splat(raw, lanes_);
+}
+
+void ExpressionEmitter::store_prepared(const Store& store, llvm::Value* prepared) {
+  DType dtype = program_.tensors[static_cast<std::size_t>(store.tensor)].dtype;
+  store_raw(store, is_plain_copy(store, program_) ? prepared : f.lower.to_memory(prepared, dtype));
+}
+
+void ExpressionEmitter::store(const Store& store, llvm::Value* value) {
+  DType dtype = program_.tensors[static_cast<std::size_t>(store.tensor)].dtype;
+  store_raw(store, f.lower.to_memory(value, dtype));
+}
+
+llvm::Value* ExpressionEmitter::load_raw(const Expr* expr, int lanes) {
   llvm::Type* one = f.lower.memory_type(expr->dtype, 1);
   llvm::Align align = alignment(expr->tensor);
   if (lanes == 1) {
     llvm::Value* raw =
         f.b.CreateAlignedLoad(one, element_pointer(expr->tensor, position(expr->index)), align);
-    return f.lower.from_memory(raw, expr->dtype);
+    return raw;
   }
   Index rest(expr->index.constant);
   bool contiguous = false;
@@ -166,7 +197,7 @@ llvm::Value* ExpressionEmitter::load(const Expr* expr, int lanes) {
     llvm::Value* raw = mask_ ? static_cast<llvm::Value*>(f.b.CreateMaskedLoad(
                                    type, pointer, align, mask_, llvm::Constant::getNullValue(type)))
                              : f.b.CreateAlignedLoad(type, pointer, align);
-    return f.lower.from_memory(raw, expr->dtype);
+    return raw;
   }
   // Lane by lane: what lies apart is fetched apart.
   llvm::Value* where = positions(expr->index);
@@ -181,13 +212,11 @@ llvm::Value* ExpressionEmitter::load(const Expr* expr, int lanes) {
     raw = f.b.CreateInsertElement(raw, f.b.CreateAlignedLoad(one, pointer, align),
                                   static_cast<std::uint64_t>(i));
   }
-  return f.lower.from_memory(raw, expr->dtype);
+  return raw;
 }
 
-void ExpressionEmitter::store(const Store& store, llvm::Value* value) {
-  DType dtype = program_.tensors[static_cast<std::size_t>(store.tensor)].dtype;
+void ExpressionEmitter::store_raw(const Store& store, llvm::Value* raw) {
   llvm::Align align = alignment(store.tensor);
-  llvm::Value* raw = f.lower.to_memory(value, dtype);
   if (lanes_ == 1) {
     f.b.CreateAlignedStore(raw, element_pointer(store.tensor, position(store.index)), align);
     return;

@@ -33,6 +33,11 @@ class ExpressionEmitter {
   void bind(const Expr* expr, llvm::Value* value);
   void bind_vector(const Expr* expr, llvm::Value* value);
 
+  /// What `store_prepared` stores: the value in registers, or for plain copies the bits of memory,
+  /// which keeps every NaN as it is.
+  llvm::Value* prepare(const Store& store);
+  void store_prepared(const Store& store, llvm::Value* prepared);
+
   /// Stores what `store` says; `value` has as many lanes as the vector axis.
   void store(const Store& store, llvm::Value* value);
   /// Stores one element of a row.
@@ -67,7 +72,10 @@ class ExpressionEmitter {
   using Memo = std::unordered_map<const Expr*, llvm::Value*>;
 
   llvm::Value* emit(const Expr* expr, int lanes);
+  /// The element as it lies in memory; `load` converts it to how it is held in registers.
+  llvm::Value* load_raw(const Expr* expr, int lanes);
   llvm::Value* load(const Expr* expr, int lanes);
+  void store_raw(const Store& store, llvm::Value* raw);
   llvm::Value* checked_index(const Expr* expr, int lanes);
   llvm::Value* reduce(const Expr* expr, int lanes);
   llvm::Value* positions(const Index& index);  // a vector of them

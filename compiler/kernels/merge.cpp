@@ -137,7 +137,10 @@ class Merger {
     for (std::size_t k : moving_)
       if (!steps_[k].kernel) return false;
     const bool rows = a.kind == Kernel::Kind::rows || c.kind == Kernel::Kind::rows;
-    if (a.kind == Kernel::Kind::matmul && (rows || has_reduction(c))) return false;
+    // The columns of a product stay an axis, also when there is only one.
+    if (a.kind == Kernel::Kind::matmul &&
+        (rows || has_reduction(c) || a.axes.size() != c.axes.size()))
+      return false;
     // A loop inside a loop stays by itself in row kernels.
     if (rows && ((a.kind != Kernel::Kind::rows && has_reduction(a)) ||
                  (c.kind != Kernel::Kind::rows && has_reduction(c))))
@@ -239,11 +242,14 @@ class Merger {
   static bool uses_axis(const Kernel& kernel, int axis) {
     bool used = false;
     std::unordered_map<const Expr*, bool> seen;
-    for (const Store& store : kernel.stores)
-      walk(store.value, seen, [&](const Expr* e) {
-        used = used || (e->kind == Expr::Kind::reduce && e->axis == axis) ||
-               (e->axes & axis_bit(axis)) != 0;
-      });
+    auto visit = [&](const Expr* e) {
+      used = used || (e->kind == Expr::Kind::reduce && e->axis == axis) ||
+             (e->axes & axis_bit(axis)) != 0;
+    };
+    for (const Store& store : kernel.stores) {
+      walk(store.value, seen, visit);
+      walk_index(store.index, seen, visit);
+    }
     return used;
   }
 

@@ -11,8 +11,8 @@ namespace {
 void emit_point(ExpressionEmitter& e, const Kernel& kernel) {
   // All values before all stores: a kernel may write what it reads.
   std::vector<llvm::Value*> values;
-  for (const Store& store : kernel.stores) values.push_back(e.vector(store.value));
-  for (std::size_t i = 0; i < values.size(); ++i) e.store(kernel.stores[i], values[i]);
+  for (const Store& store : kernel.stores) values.push_back(e.prepare(store));
+  for (std::size_t i = 0; i < values.size(); ++i) e.store_prepared(kernel.stores[i], values[i]);
 }
 
 /// The innermost axis from `begin` to `end`.

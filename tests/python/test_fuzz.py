@@ -1,0 +1,47 @@
+"""Random graphs against op-by-op evaluation in float64.
+
+KILN_FUZZ_GRAPHS is the number of graphs, KILN_FUZZ_SEED the seed of the first one."""
+
+import os
+
+import numpy as np
+import pytest
+from fuzzing import Fuzzer
+from running import compiled, execute, numpy_type, tensor_type
+
+pytestmark = pytest.mark.compiler
+GRAPHS = int(os.environ.get("KILN_FUZZ_GRAPHS", "200"))
+SEED = int(os.environ.get("KILN_FUZZ_SEED", "0"))
+GROUP = 20
+
+
+def check(seed: int) -> None:
+    size = 2 + seed * 7 % 39
+    fuzzer = Fuzzer(seed, size)
+    program = fuzzer.program
+    types = [tensor_type(dtype, dims) for dtype, dims in program.inputs]
+    results = execute(compiled(program.build, types, f"fuzz{seed}"), fuzzer.arrays)
+    for index, got in zip(program.outputs, results):
+        fact = fuzzer.facts[index]
+        assert got.dtype == numpy_type(fact.dtype), f"v{index} has dtype {got.dtype}"
+        assert got.shape == fact.exact.shape, f"v{index} has shape {got.shape}, expected {fact.exact.shape}"
+        if fact.is_float:
+            wrong = ~(np.abs(got.astype(np.float64) - fact.exact) <= fact.error)
+        else:
+            wrong = got != fact.exact
+        if wrong.any():
+            where = tuple(int(k) for k in np.argwhere(wrong)[0])
+            bound = f" within {fact.error[where]:.3g}" if fact.is_float else ""
+            raise AssertionError(f"v{index}{list(where)} is {got[where]!r}, expected {fact.exact[where]!r}{bound}; "
+                                 f"{int(wrong.sum())} of {wrong.size} elements are wrong")
+
+
+@pytest.mark.parametrize("first", range(SEED, SEED + GRAPHS, GROUP))
+def test_graphs(first):
+    failures = []
+    for seed in range(first, min(first + GROUP, SEED + GRAPHS)):
+        try:
+            check(seed)
+        except Exception as error:  # noqa: BLE001: every failure of the group is reported
+            failures.append(f"seed {seed}: {type(error).__name__}: {error}\n{Fuzzer(seed, 2 + seed * 7 % 39).program.text()}")
+    assert not failures, "\n\n".join(failures)
