@@ -13,5 +13,5 @@
 #include "kiln/graph/slice_index.h"
 #include "kiln/graph/type.h"
 #include "kiln/graph/value.h"
-#include "kiln/support/warning.h"
 #include "kiln/graph/weight.h"
+#include "kiln/support/warning.h"

@@ -84,8 +84,8 @@ class InternalError : public RuntimeError {
 }  // namespace kiln
 
 /// Checks an internal invariant; a macro because it quotes the condition and its place.
-#define KILN_CHECK(condition, detail)                                             \
-  do {                                                                            \
-    if (!(condition)) [[unlikely]]                                                \
-      ::kiln::throw_internal_error(#condition, __FILE__, __LINE__, (detail));     \
+#define KILN_CHECK(condition, detail)                                         \
+  do {                                                                        \
+    if (!(condition)) [[unlikely]]                                            \
+      ::kiln::throw_internal_error(#condition, __FILE__, __LINE__, (detail)); \
   } while (false)

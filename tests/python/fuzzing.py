@@ -146,7 +146,8 @@ class Fuzzer:
     def result(self, dtype, dims, exact, error) -> Fact:
         exact = np.asarray(exact)
         if dtype in FLOATS:
-            error = np.broadcast_to(error, exact.shape) + 4 * rounding("float32" if dtype != "float64" else dtype, exact)
+            computed = "float32" if dtype != "float64" else dtype
+            error = np.broadcast_to(error, exact.shape) + 4 * rounding(computed, exact)
             if dtype in ("float16", "bfloat16"):
                 error = error + rounding(dtype, np.abs(exact) + error)
             return Fact(dtype, dims, exact.astype(np.float64), error)
@@ -208,7 +209,8 @@ class Fuzzer:
             if not x.is_float or np.any(np.abs(b) < 0.1) or np.any(eb > 0.01):
                 return None
             exact = a / b
-            return name, ops.div, (i, j), self.result(x.dtype, dims, exact, (ea + np.abs(exact) * eb) / (np.abs(b) - eb))
+            error = (ea + np.abs(exact) * eb) / (np.abs(b) - eb)
+            return name, ops.div, (i, j), self.result(x.dtype, dims, exact, error)
         function = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[name]
         error = np.abs(a) * eb + np.abs(b) * ea + ea * eb if name == "mul" else ea + eb
         # A sum may cancel: its operands are rounded once each by an implementation that keeps them.
@@ -230,7 +232,8 @@ class Fuzzer:
         if name == "sum":
             made = v.sum(axis, keepdims=True), e.sum(axis, keepdims=True) + n * eps * np.abs(v).sum(axis, keepdims=True)
         elif name == "mean":
-            made = v.mean(axis, keepdims=True), e.mean(axis, keepdims=True) + n * eps * np.abs(v).mean(axis, keepdims=True)
+            spread = n * eps * np.abs(v).mean(axis, keepdims=True)
+            made = v.mean(axis, keepdims=True), e.mean(axis, keepdims=True) + spread
         elif name == "softmax":
             p = np.exp(v - v.max(axis, keepdims=True))
             p = p / p.sum(axis, keepdims=True)

@@ -43,5 +43,6 @@ def test_graphs(first):
         try:
             check(seed)
         except Exception as error:  # noqa: BLE001: every failure of the group is reported
-            failures.append(f"seed {seed}: {type(error).__name__}: {error}\n{Fuzzer(seed, 2 + seed * 7 % 39).program.text()}")
+            text = Fuzzer(seed, 2 + seed * 7 % 39).program.text()
+            failures.append(f"seed {seed}: {type(error).__name__}: {error}\n{text}")
     assert not failures, "\n\n".join(failures)

@@ -117,8 +117,7 @@ TEST(Artifact, NamesWhatKernelsAreMadeOf) {
                                        {"graph": "add_one", "ops": ["add"]},
                                        {"graph": "scaled", "ops": ["mul"]}, 7]})";
   const auto artifact = Artifact::from_contents(contents);
-  EXPECT_THAT(artifact->kernel_summaries("add_one"),
-              ElementsAre("Epilogue(matmul, relu)", "add"));
+  EXPECT_THAT(artifact->kernel_summaries("add_one"), ElementsAre("Epilogue(matmul, relu)", "add"));
   contents.plan_json = "[1, 2";
   EXPECT_TRUE(Artifact::from_contents(contents)->kernel_summaries("add_one").empty());
 }
