@@ -13,7 +13,9 @@
 #include "kiln/engine/debug_config.h"
 #include "kiln/engine/model.h"
 #include "kiln/engine/weights_registry.h"
+#include "kiln/graph/graph.h"
 #include "kiln/graph/ir.h"
+#include "kiln/graph/module.h"
 #include "kiln/runtime/compiler_interface.h"
 
 namespace kiln::engine {
@@ -46,6 +48,13 @@ class InferenceSession {
   /// compile the model." and quotes the user's source lines.
   CompiledModel compile(const graph::ir::Module& module,
                         const CompileSettings& settings = {}) const;
+  CompiledModel compile(const graph::Module& module, const CompileSettings& settings = {}) const {
+    return compile(module.ir(), settings);
+  }
+  /// Compiles the module of `graph`.
+  CompiledModel compile(const graph::Graph& graph, const CompileSettings& settings = {}) const {
+    return compile(graph.module().ir(), settings);
+  }
   /// Reads the MEF at `path`; see `read`.
   CompiledModel compile(const std::string& path, const CompileSettings& settings = {}) const;
   CompiledModel compile(const char* path, const CompileSettings& settings = {}) const {

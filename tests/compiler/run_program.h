@@ -75,6 +75,12 @@ inline const KilnRuntime& plain_runtime() {
   return runtime;
 }
 
+/// A number for each image of this process: the loader takes equal paths for the same library.
+inline std::size_t next_image_number() {
+  static std::size_t number = 0;
+  return number++;
+}
+
 /// Compiles the first graph for `target`, calls it with these symbols and inputs, and returns
 /// result 0; `ranks` are those of the results.
 template <typename T>
@@ -88,9 +94,7 @@ std::vector<T> run_module(const graph::ir::Module& module, const std::vector<std
   const std::vector<std::byte>& elf = contents.images.front().elf;
   int fd = memfd_create("image", 0);
   EXPECT_EQ(write(fd, elf.data(), elf.size()), static_cast<ssize_t>(elf.size()));
-  static int number = 0;
-  std::string path =
-      "/proc/self/fd/" + std::string(static_cast<std::size_t>(number++), '/') + std::to_string(fd);
+  std::string path = "/proc/self/fd/" + std::string(next_image_number(), '/') + std::to_string(fd);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   PlainCall call;
