@@ -11,6 +11,17 @@ float32
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+try:
+    import_module("kiln._core")
+except ModuleNotFoundError:
+    # In a source tree the extension lies in the build folder, which then joins the package.
+    import os
+
+    _built = os.path.join(os.path.dirname(__file__), "../../build/release/python/kiln")
+    if not os.path.isdir(_built):
+        raise
+    __path__.append(os.path.abspath(_built))
+
 from kiln._core import InternalError, __version__
 
 if TYPE_CHECKING:
