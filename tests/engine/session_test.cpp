@@ -244,7 +244,10 @@ TEST(PrintStyles, HaveNames) {
 
 class CacheTest : public ::testing::Test {
  protected:
-  CacheTest() { ::setenv("KILN_CACHE_DIR", folder_.file("cache").c_str(), 1); }
+  CacheTest() {
+    ::unsetenv("KILN_CACHE");  // whatever the caller of the tests prefers
+    ::setenv("KILN_CACHE_DIR", folder_.file("cache").c_str(), 1);
+  }
   ~CacheTest() override {
     ::unsetenv("KILN_CACHE_DIR");
     ::unsetenv("KILN_CACHE");
