@@ -7,6 +7,7 @@
 #include "kiln/driver/event.h"
 #include "kiln/driver/host_hazard.h"
 #include "kiln/driver/queue.h"
+#include "kiln/driver/trace.h"
 #include "kiln/driver/usage.h"
 #include "kiln/driver/virtual_device.h"
 #include "kiln/dtype.h"

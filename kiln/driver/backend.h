@@ -88,6 +88,8 @@ struct Work {
   std::function<void()> function;
   /// Reached before the work starts; their failure is this work's failure.
   std::vector<Point> waits;
+  /// Links the call to this work in a trace; 0: none.
+  std::uint64_t trace_link = 0;
   /// Not waited for, but their failure is this work's failure too: writers of what is read.
   std::vector<Point> reads;
 };

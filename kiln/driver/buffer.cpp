@@ -12,6 +12,7 @@
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
+#include "kiln/support/trace.h"
 
 namespace kiln::driver {
 namespace {
@@ -171,6 +172,7 @@ void Buffer::copy_elements_from(const Buffer& source) const {
   if (source.is_contiguous() && whole) {
     if (queue.idle() && source_queue.idle() && source.storage()->settled() && is_host() &&
         source.is_host()) {
+      const TraceSpan span("copy", "work", {.bytes = static_cast<std::int64_t>(byte_size())});
       std::memmove(data(), source.data(), byte_size());
       state_->storage->record_finished_write();
       return;
@@ -200,6 +202,8 @@ void Buffer::copy_elements_from(const Buffer& source) const {
     };
     if (queue.idle() && source_queue.idle() && source.storage()->settled() && is_host() &&
         source.is_host()) {
+      const TraceSpan span("strided copy", "work",
+                           {.bytes = static_cast<std::int64_t>(byte_size())});
       gather();
       state_->storage->record_finished_write();
       return;
@@ -241,6 +245,7 @@ void Buffer::memset(int value) const {
   }
   QueueBackend& queue = *state_->queue;
   if (queue.idle() && is_host()) {
+    const TraceSpan span("fill", "work", {.bytes = static_cast<std::int64_t>(bytes)});
     std::memset(data(), value, bytes);
     state_->storage->record_finished_write();
     return;

@@ -5,6 +5,7 @@
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
+#include "kiln/support/trace.h"
 
 // A new buffer is one block for its state and its storage, and one for its memory, both from the
 // thread's cache. The record of uses exists only while work is pending, so the usual life of a
@@ -126,6 +127,8 @@ void StorageAccess::finish(Storage* storage) noexcept {
     }
     delete storage->deleter_;
   } else if (storage->base_) {
+    if (tracing()) [[unlikely]]
+      record_moment("release", "memory", {.bytes = static_cast<std::int64_t>(storage->bytes_)});
     if (storage->device_.is_host()) [[likely]]
       CpuMemoryPool::release(storage->base_, storage->bytes_);
     else
@@ -186,6 +189,8 @@ detail::BufferState* StorageAccess::make_root(DType dtype, const Shape& shape, Q
   void* data = nullptr;
   if (bytes > 0)
     data = device.is_host() ? CpuMemoryPool::allocate(bytes) : device.allocate(bytes, queue, usage);
+  if (tracing()) [[unlikely]]
+    record_moment("allocate", "memory", {.bytes = static_cast<std::int64_t>(bytes)});
   void* block = nullptr;
   try {
     block = CpuMemoryPool::allocate(sizeof(Root));

@@ -1,6 +1,9 @@
 #include "kiln/support/process.h"
 
 #include <pthread.h>
+#include <signal.h>
+
+#include <thread>
 
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -27,6 +30,21 @@ void mark_in_use() {
   if (marked.load(std::memory_order_relaxed)) return;
   if (marked.exchange(true)) return;
   pthread_atfork(nullptr, nullptr, [] { detail::forked_after_use = true; });
+}
+
+void start_detached_thread(std::function<void()> body) {
+  // A new thread inherits the mask of the one that starts it.
+  sigset_t all;
+  sigset_t previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  try {
+    std::thread(std::move(body)).detach();
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }
 
 }  // namespace kiln

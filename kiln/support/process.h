@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 
 namespace kiln {
 
@@ -37,6 +38,10 @@ inline void check_call(const char* call) {
   if (detail::thread_state.work != nullptr || forked_after_use()) [[unlikely]]
     detail::throw_not_usable(call);
 }
+
+/// Starts a thread that nobody joins and that no signal is delivered to, since signals are for the
+/// program's own threads. The system has no more threads: std::system_error.
+void start_detached_thread(std::function<void()> body);
 
 /// While it lives, driver calls from this thread throw: a user function or kernel is running.
 class InsideWork {

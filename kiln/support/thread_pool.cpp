@@ -3,7 +3,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -154,20 +153,14 @@ int ThreadPool::usable_threads() {
 void ThreadPool::start_workers(int count) {
   mark_in_use();
   std::lock_guard lock(start_mutex_);
-  // Signals are for the program's own threads.
-  sigset_t all;
-  sigset_t previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
   int started = num_workers_.load(std::memory_order_relaxed);
   try {
     for (; started < count; ++started)
-      std::thread([this, &self = workers_[started]] { run_worker(self); }).detach();
+      start_detached_thread([this, &self = workers_[started]] { run_worker(self); });
   } catch (const std::system_error&) {
     // The system has no more threads to give; loops use those that there are.
   }
   num_workers_.store(started, std::memory_order_release);
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }
 
 void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, int max_threads, Body body,

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <set>
 #include <system_error>
-#include <thread>
 
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
+#include "kiln/support/trace.h"
 
 // Work is numbered in the order of enqueue under the queue's lock, and the worker takes it in that
 // order, so "the timeline has reached the last number" means idle. Callers that find the queue idle
@@ -33,6 +33,23 @@ Registry& registry() {
 
 std::atomic<bool> process_ends = false;
 
+const char* name_of(Work::Kind kind) {
+  switch (kind) {
+    case Work::Kind::wait:
+      return "wait";
+    case Work::Kind::copy:
+      return "copy";
+    case Work::Kind::fill:
+      return "fill";
+    case Work::Kind::function:
+      return "strided copy";
+    case Work::Kind::user_function:
+    case Work::Kind::foreign_function:
+      return "function";
+  }
+  return "work";
+}
+
 const char* name_of_queue(const void* queue) {
   thread_local std::string name;
   name = static_cast<const QueueBackend*>(queue)->to_string();
@@ -45,6 +62,10 @@ CpuQueue::CpuQueue(DeviceBackend& device) : QueueBackend(device) {}
 CpuQueue::~CpuQueue() = default;
 
 std::uint64_t CpuQueue::enqueue(Work work) {
+  if (tracing()) [[unlikely]] {
+    work.trace_link = new_trace_link();
+    record_moment(name_of(work.kind), "enqueue", {.starts_link = work.trace_link});
+  }
   std::unique_lock lock(mutex_);
   if (!worker_started_) start_worker();
   room_made_.wait(lock, [&] { return items_.size() < kMaxPending; });
@@ -69,7 +90,7 @@ void CpuQueue::start_worker() {
     all.queues.insert(this);
   }
   try {
-    std::thread([this] { run_worker(); }).detach();
+    start_detached_thread([this] { run_worker(); });
   } catch (const std::system_error& error) {
     std::lock_guard lock(all.mutex);
     all.queues.erase(this);
@@ -102,7 +123,10 @@ void CpuQueue::run_worker() noexcept {
 
 void CpuQueue::run(Item& item) noexcept {
   Work& work = item.work;
+  const bool traced = tracing();
+  const std::int64_t taken = traced ? trace_now() : 0;
   for (const Point& point : work.waits) point.wait();
+  const std::int64_t begin = traced ? trace_now() : 0;
   if (work.kind == Work::Kind::foreign_function && process_ends.load(std::memory_order_acquire)) {
     // Neither run nor destroyed: its interpreter may be gone.
     new std::function<void()>(std::move(work.function));
@@ -121,6 +145,14 @@ void CpuQueue::run(Item& item) noexcept {
       }
     }
     if (error) timeline_->fail(item.value, std::move(error));
+  }
+  if (traced) [[unlikely]] {
+    const int track = trace_track(this, to_string());
+    if (!work.waits.empty()) record_span(track, "wait", "wait", taken, begin);
+    if (work.kind != Work::Kind::wait)
+      record_span(track, name_of(work.kind), "work", begin, trace_now(),
+                  {.bytes = work.bytes > 0 ? static_cast<std::int64_t>(work.bytes) : -1,
+                   .ends_link = work.trace_link});
   }
   // Captured handles go before the work counts as over, so that whoever waits for it may rely on
   // their release. Dropping them is no call of the user's.
