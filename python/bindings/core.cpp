@@ -15,6 +15,8 @@ NB_MODULE(_core, m) {
   bind_driver_device(driver);
   bind_driver_queue(driver);
   bind_driver_buffer(driver);
+  bind_driver_host_hazard(driver);
+  bind_driver_virtual_device(driver);
 
   nb::module_ graph = m.def_submodule("graph", "Types, values and graphs.");
   bind_graph_dim(graph);
@@ -31,6 +33,7 @@ NB_MODULE(_core, m) {
   bind_ops_reduction(ops);
   bind_ops_linalg(ops);
   bind_ops_norm(ops);
+  bind_ops_complex(ops);
   bind_ops_print(ops);
   bind_ops_transfer(ops);
   bind_ops_buffer(ops);

@@ -7,7 +7,7 @@ namespace {
 PyObject* internal_error = nullptr;  // leaked: used until the process ends
 
 PyObject* add_exception(nb::module_& scope, const char* name, PyObject* base, const char* doc) {
-  const std::string full_name = "kiln." + std::string(name);
+  const std::string full_name = "kiln._core." + std::string(name);
   PyObject* type = PyErr_NewExceptionWithDoc(full_name.c_str(), doc, base, nullptr);
   if (!type) throw nb::python_error();
   scope.attr(name) = nb::borrow(type);

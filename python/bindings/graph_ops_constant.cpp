@@ -63,6 +63,16 @@ A tensor that holds numbers or the elements of an array.
       nb::arg("is_placeholder") = nb::none(),
       "A named weight, resolved when the model is initialised.");
   m.def(
+      "hann_window",
+      [](Any window_length, DeviceLike device, bool periodic, DType dtype) {
+        if (!PyIndex_Check(window_length.ptr()) || nb::isinstance<DimObject>(window_length))
+          throw TypeError("window_length must be an integer, got " + type_text(window_length));
+        return ops::hann_window(to_dim(window_length).value(), device.get(),
+                                {.periodic = periodic, .dtype = dtype});
+      },
+      nb::arg("window_length"), nb::arg("device"), nb::arg("periodic") = true,
+      nb::arg("dtype") = DType(DType::float32), "`0.5 - 0.5 * cos(2 * pi * i / M)`.");
+  m.def(
       "shape_to_tensor", [](ShapeLike shape) { return ops::shape_to_tensor(shape.get()); },
       nb::arg("shape"), "The extents at run time, an int64 vector on the CPU.");
   m.def(

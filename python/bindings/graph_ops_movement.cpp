@@ -71,6 +71,22 @@ void bind_ops_movement(nb::module_& m) {
       },
       nb::arg("input"), nb::arg("updates"), nb::arg("indices"), nb::arg("axis") = -1,
       "A copy of `input` with updates along an axis.");
+  m.def(
+      "repeat_interleave",
+      [](ValueLike x, std::int64_t repeats, std::optional<int> axis) {
+        return ops::repeat_interleave(x.get(), repeats, axis);
+      },
+      nb::arg("x"), nb::arg("repeats"), nb::arg("axis") = nb::none(),
+      "As numpy.repeat; without an axis the input is flattened first.");
+  m.def(
+      "band_part",
+      [](ValueLike x, std::optional<std::int64_t> num_lower, std::optional<std::int64_t> num_upper,
+         bool exclude) {
+        return ops::band_part(x.get(),
+                              {.num_lower = num_lower, .num_upper = num_upper, .exclude = exclude});
+      },
+      nb::arg("x"), nb::arg("num_lower") = nb::none(), nb::arg("num_upper") = nb::none(),
+      nb::arg("exclude") = false, "Keeps a band of diagonals of the last two axes; 0 elsewhere.");
 }
 
 }  // namespace kiln::python

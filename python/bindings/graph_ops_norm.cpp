@@ -31,6 +31,14 @@ void bind_ops_norm(nb::module_& m) {
       nb::arg("input"), nb::arg("weight"), nb::arg("epsilon"), nb::arg("weight_offset") = 0.0,
       nb::arg("multiply_before_cast") = false,
       "`x / sqrt(mean(x ** 2) + epsilon) * (weight + weight_offset)` over the last axis.");
+  m.def(
+      "group_norm",
+      [](ValueLike input, ValueLike gamma, ValueLike beta, std::int64_t num_groups,
+         double epsilon) {
+        return ops::group_norm(input.get(), gamma.get(), beta.get(), num_groups, epsilon);
+      },
+      nb::arg("input"), nb::arg("gamma"), nb::arg("beta"), nb::arg("num_groups"),
+      nb::arg("epsilon"), "Normalises groups of channels of `[N, C, ...]`.");
 }
 
 }  // namespace kiln::python

@@ -9,17 +9,17 @@ float32
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-try:
-    import_module("kiln._core")
-except ModuleNotFoundError:
+_found = find_spec("kiln._core")
+if _found is None or _found.origin is None:  # nothing, or no more than the folder of the stubs
     # In a source tree the extension lies in the build folder, which then joins the package.
     import os
 
     _built = os.path.join(os.path.dirname(__file__), "../../build/release/python/kiln")
     if not os.path.isdir(_built):
-        raise
+        raise ModuleNotFoundError("The extension kiln._core is not built.", name="kiln._core")
     __path__.append(os.path.abspath(_built))
 
 from kiln._core import InternalError, __version__

@@ -1,0 +1,338 @@
+"""Every op."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import kiln._core.driver
+import kiln._core.dtype
+import kiln._core.graph
+from kiln._core.graph.ops import complex as complex
+import kiln.graph
+
+
+def add(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The sum; operands promote and broadcast."""
+
+def sub(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The difference; operands promote and broadcast."""
+
+def mul(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The product; operands promote and broadcast."""
+
+def div(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """True division; two integers become float64 first."""
+
+def floor_div(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """`floor(div(lhs, rhs))`."""
+
+def mod(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The remainder with the sign of the divisor."""
+
+def pow(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """`lhs` to the power of `rhs`."""
+
+def equal(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Elementwise `==`, bool."""
+
+def not_equal(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Elementwise `!=`, bool."""
+
+def greater(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Elementwise `>`, bool."""
+
+def greater_equal(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Elementwise `>=`, bool."""
+
+def logical_and(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Elementwise and of bools."""
+
+def logical_or(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Elementwise or of bools."""
+
+def logical_xor(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Elementwise exclusive or of bools."""
+
+def max(x: kiln.graph.TensorValueLike, y: kiln.graph.TensorValueLike | None = None, /, axis: int | None = None) -> TensorValue:
+    """The larger of two tensors, or the maximum along an axis; NaN wins."""
+
+def min(x: kiln.graph.TensorValueLike, y: kiln.graph.TensorValueLike | None = None, /, axis: int | None = None) -> TensorValue:
+    """The smaller of two tensors, or the minimum along an axis; NaN wins."""
+
+def abs(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Absolute value."""
+
+def negate(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The negative."""
+
+def relu(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """`max(x, 0)`."""
+
+def ceil(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Rounded up."""
+
+def floor(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Rounded down."""
+
+def trunc(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Rounded toward zero."""
+
+def round(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Rounded to nearest, halves to even."""
+
+def exp(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The exponential."""
+
+def log(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The natural logarithm."""
+
+def log1p(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """`log(1 + x)`, accurate near 0."""
+
+def sqrt(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The square root."""
+
+def rsqrt(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """`1 / sqrt(x)`."""
+
+def sin(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The sine of radians."""
+
+def cos(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The cosine of radians."""
+
+def erf(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The error function."""
+
+def tanh(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The hyperbolic tangent."""
+
+def atanh(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The inverse hyperbolic tangent."""
+
+def acos(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The inverse cosine of the argument clamped to [-1, 1]."""
+
+def sigmoid(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """`1 / (1 + exp(-x))`."""
+
+def silu(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """`x * sigmoid(x)`."""
+
+def is_nan(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Whether elements are NaN."""
+
+def is_inf(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Whether elements are infinite."""
+
+def logical_not(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Elementwise not of bools."""
+
+def gelu(x: kiln.graph.TensorValueLike, approximate: str = 'none') -> kiln._core.graph.TensorValue:
+    """
+    The Gaussian error linear unit; `approximate` is 'none', 'tanh' or 'quick'.
+    """
+
+def cast(x: kiln.graph.TensorValueLike, dtype: kiln._core.dtype.DType) -> kiln._core.graph.TensorValue:
+    """Conversion; the same dtype gives the same value."""
+
+def where(condition: kiln.graph.TensorValueLike, x: kiln.graph.TensorValueLike, y: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """Elementwise choice; `x` and `y` promote, all three broadcast."""
+
+def reshape(x: kiln.graph.TensorValueLike, shape: Iterable[kiln._core.graph.Dim | int | str]) -> kiln._core.graph.TensorValue:
+    """Row-major order kept; one dim may be -1."""
+
+def flatten(x: kiln.graph.TensorValueLike, start_dim: int = 0, end_dim: int = -1) -> kiln._core.graph.TensorValue:
+    """Merges the axes `start_dim` to `end_dim`."""
+
+def rebind(x: kiln.graph.TensorValueLike, shape: Iterable[kiln._core.graph.Dim | int | str], message: str = '', layout: kiln._core.graph.FilterLayout | None = None) -> kiln._core.graph.TensorValue:
+    """Asserts at run that `x` has `shape` and goes on with the new dims."""
+
+def broadcast_to(x: kiln.graph.TensorValueLike, shape: object | None, out_dims: object | None = None) -> kiln._core.graph.TensorValue:
+    """NumPy broadcasting to a shape, or to a vector that holds one."""
+
+def squeeze(x: kiln.graph.TensorValueLike, axis: int) -> kiln._core.graph.TensorValue:
+    """Removes an axis of size 1."""
+
+def unsqueeze(x: kiln.graph.TensorValueLike, axis: int) -> kiln._core.graph.TensorValue:
+    """Inserts an axis of size 1."""
+
+def transpose(x: kiln.graph.TensorValueLike, axis_1: int, axis_2: int) -> kiln._core.graph.TensorValue:
+    """Swaps two axes."""
+
+def permute(x: kiln.graph.TensorValueLike, dims: Sequence[int]) -> kiln._core.graph.TensorValue:
+    """Result axis i is input axis `dims[i]`."""
+
+def concat(original_vals: Iterable, axis: int = 0) -> kiln._core.graph.TensorValue:
+    """Joins along an axis."""
+
+def stack(values: Iterable, axis: int = 0) -> kiln._core.graph.TensorValue:
+    """Joins along a new axis."""
+
+def split(x: kiln.graph.TensorValueLike, split_sizes: Iterable[kiln._core.graph.Dim | int | str], axis: int = 0) -> list:
+    """One tensor per size."""
+
+def chunk(x: kiln.graph.TensorValueLike, chunks: int, axis: int = 0) -> list:
+    """Equal parts."""
+
+def slice_tensor(x: kiln.graph.TensorValueLike, indices: object | None) -> kiln._core.graph.TensorValue:
+    """NumPy indexing with range checks instead of clamping; also `x[...]`."""
+
+def pad(input: kiln.graph.TensorValueLike, paddings: Sequence[int], mode: str = 'constant', value: kiln.graph.TensorValueLike = 0) -> kiln._core.graph.TensorValue:
+    """
+    Adds elements before and after each axis; modes 'constant', 'reflect' and 'edge'.
+    """
+
+def tile(x: kiln.graph.TensorValueLike, repeats: Iterable[kiln._core.graph.Dim | int | str]) -> kiln._core.graph.TensorValue:
+    """As numpy.tile."""
+
+def gather(input: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike, axis: int) -> kiln._core.graph.TensorValue:
+    """As numpy.take."""
+
+def gather_nd(input: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike, batch_dims: int = 0) -> kiln._core.graph.TensorValue:
+    """Slices of `input` at the positions that rows of `indices` name."""
+
+def scatter(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """A copy of `input` with updates along an axis."""
+
+def repeat_interleave(x: kiln.graph.TensorValueLike, repeats: int, axis: int | None = None) -> kiln._core.graph.TensorValue:
+    """As numpy.repeat; without an axis the input is flattened first."""
+
+def band_part(x: kiln.graph.TensorValueLike, num_lower: int | None = None, num_upper: int | None = None, exclude: bool = False) -> kiln._core.graph.TensorValue:
+    """Keeps a band of diagonals of the last two axes; 0 elsewhere."""
+
+def constant(value: object | None, dtype: kiln._core.dtype.DType | None = None, device: object | None = None) -> kiln._core.graph.TensorValue:
+    """
+    A tensor that holds numbers or the elements of an array.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.dtype import DType
+    >>> from kiln.graph import Graph, ops
+    >>> with Graph("g"):
+    ...     ops.constant([[1, 2], [3, 4]], DType.float32, CPU()).shape
+    [Dim(2), Dim(2)]
+    """
+
+def constant_external(name: str, type: kiln._core.graph.TensorType, align: int | None = None, is_placeholder: bool | None = None) -> kiln._core.graph.TensorValue:
+    """A named weight, resolved when the model is initialised."""
+
+def hann_window(window_length: object | None, device: kiln._core.graph.DeviceRef | kiln._core.driver.Device, periodic: bool = True, dtype: kiln._core.dtype.DType = ...) -> kiln._core.graph.TensorValue:
+    """`0.5 - 0.5 * cos(2 * pi * i / M)`."""
+
+def shape_to_tensor(shape: Iterable[kiln._core.graph.Dim | int | str]) -> kiln._core.graph.TensorValue:
+    """The extents at run time, an int64 vector on the CPU."""
+
+def range(start: kiln.graph.TensorValueLike, stop: kiln.graph.TensorValueLike, step: kiln.graph.TensorValueLike = 1, out_dim: object | None = None, *, dtype: kiln._core.dtype.DType, device: kiln._core.graph.DeviceRef | kiln._core.driver.Device) -> kiln._core.graph.TensorValue:
+    """`start + i * step` up to but without `stop`."""
+
+def sum(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """The sum along an axis, which stays with size 1."""
+
+def mean(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """The mean along an axis, which stays with size 1."""
+
+def prod(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """The product along an axis, which stays with size 1."""
+
+def argmax(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """The first index of the maximum; NaN is the maximum."""
+
+def argmin(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """The first index of the minimum; NaN is the minimum."""
+
+def top_k(input: kiln.graph.TensorValueLike, k: kiln._core.graph.Dim | int | str, axis: int = -1) -> tuple:
+    """The `k` largest values in descending order, and their indices."""
+
+def matmul(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """
+    Products of the matrices in the last two axes; also `lhs @ rhs`.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.dtype import DType
+    >>> from kiln.graph import Graph, TensorType, ops
+    >>> types = [TensorType(DType.float32, shape, CPU()) for shape in (["n", 3], [3, 2])]
+    >>> with Graph("g", input_types=types) as graph:
+    ...     ops.matmul(*graph.inputs).shape
+    [Dim('n'), Dim(2)]
+    """
+
+def outer(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """All products of two vectors."""
+
+def softmax(value: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """`exp(x - m) / sum(exp(x - m))` along an axis."""
+
+def logsoftmax(value: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """`x - m - log(sum(exp(x - m)))` along an axis."""
+
+def layer_norm(input: kiln.graph.TensorValueLike, gamma: kiln.graph.TensorValueLike, beta: kiln.graph.TensorValueLike, epsilon: float) -> kiln._core.graph.TensorValue:
+    """`gamma * (x - mean) / sqrt(var + epsilon) + beta` over the last axis."""
+
+def rms_norm(input: kiln.graph.TensorValueLike, weight: kiln.graph.TensorValueLike, epsilon: float, weight_offset: float = 0.0, multiply_before_cast: bool = False) -> kiln._core.graph.TensorValue:
+    """
+    `x / sqrt(mean(x ** 2) + epsilon) * (weight + weight_offset)` over the last axis.
+    """
+
+def group_norm(input: kiln.graph.TensorValueLike, gamma: kiln.graph.TensorValueLike, beta: kiln.graph.TensorValueLike, num_groups: int, epsilon: float) -> kiln._core.graph.TensorValue:
+    """Normalises groups of channels of `[N, C, ...]`."""
+
+def as_interleaved_complex(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """`[..., 2n]` as `[..., n, 2]`, pairs of real and imaginary part."""
+
+def complex_mul(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """
+    The product of complex numbers whose parts lie in the last axis of size 2.
+    """
+
+def print(value: object | None, label: str = 'debug_tensor') -> None:
+    """Prints a tensor or a text when the graph runs."""
+
+def transfer_to(x: kiln.graph.TensorValueLike, device: kiln._core.graph.DeviceRef | kiln._core.driver.Device) -> kiln._core.graph.TensorValue:
+    """A copy on `device`; there already: the same value."""
+
+def buffer_load(x: object | None) -> kiln._core.graph.TensorValue:
+    """A copy of the whole buffer at this point of its device's order."""
+
+def buffer_store(destination: object | None, source: object | None) -> None:
+    """
+    Overwrites a buffer.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.dtype import DType
+    >>> from kiln.graph import BufferType, Graph, ops
+    >>> with Graph("counter", input_types=[BufferType(DType.float32, [4], CPU())]) as graph:
+    ...     state = graph.inputs[0].buffer
+    ...     current = ops.buffer_load(state)
+    ...     ops.buffer_store(state, current + 1)
+    ...     graph.output(current)
+    >>> print(state.shape, state.dtype)
+    [Dim(4)] DType.float32
+    """
+
+def buffer_store_slice(destination: object | None, source: object | None, indices: object | None) -> None:
+    """
+    Writes a region of a buffer; entries as in slice_tensor, positive steps only.
+    """
+
+def buffer_create(type: kiln._core.graph.BufferType) -> kiln._core.graph.BufferValue:
+    """Fresh memory for each execution, contents undefined until stored."""
+
+def cond(pred: kiln.graph.TensorValueLike, out_types: object | None, then_fn: Callable, else_fn: Callable) -> list:
+    """
+    Runs one of two functions' regions; each returns values of `out_types`.
+    """
+
+def while_loop(initial_values: object | None, predicate: Callable, body: Callable) -> list:
+    """
+    Runs `body` while `predicate` gives true; both get the loop's values.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.dtype import DType
+    >>> from kiln.graph import Graph, TensorType, ops
+    >>> with Graph("g", input_types=[TensorType(DType.int32, [], CPU())]) as graph:
+    ...     ops.while_loop(graph.inputs, lambda x: x < 100, lambda x: x * 2)
+    [TensorValue(dtype=int32, shape=[], device=cpu:0)]
+    """
+
+def call(graph: kiln._core.graph.Graph, *args, prefix: str = '') -> list:
+    """
+    The outputs of a subgraph; `prefix` stands before the names of its placeholder weights.
+    """

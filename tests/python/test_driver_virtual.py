@@ -1,0 +1,91 @@
+import pytest
+
+from kiln._core.driver import HostHazardCompletion, HostHazardError
+from kiln.driver import (
+    CPU,
+    Accelerator,
+    Buffer,
+    DeviceQueue,
+    DeviceSpec,
+    accelerator_count,
+    calculate_virtual_device_count,
+    calculate_virtual_device_count_from_cli,
+    get_virtual_cpu_target,
+    get_virtual_device_api,
+    get_virtual_device_count,
+    get_virtual_device_target_arch,
+    is_virtual_device_mode,
+    set_virtual_cpu_target,
+    set_virtual_device_api,
+    set_virtual_device_count,
+    set_virtual_device_target_arch,
+)
+from kiln.dtype import DType
+from kiln.engine import InferenceSession
+from kiln.graph import Graph, TensorType
+
+pytestmark = pytest.mark.driver
+
+
+@pytest.fixture
+def virtual():
+    set_virtual_device_api("cuda")
+    set_virtual_device_target_arch("sm_90")
+    set_virtual_device_count(2)
+    yield
+    set_virtual_device_count(0)
+
+
+def test_virtual_devices(virtual):
+    assert is_virtual_device_mode() and get_virtual_device_count() == accelerator_count() == 2
+    assert (get_virtual_device_api(), get_virtual_device_target_arch()) == ("cuda", "sm_90")
+    gpu = Accelerator(1)
+    assert isinstance(gpu, Accelerator) and Accelerator(1) is gpu and gpu.id == 1
+    assert (gpu.label, gpu.api, gpu.architecture_name, gpu.is_host) == ("gpu", "cuda", "sm_90", False)
+    assert str(gpu) == "Device(type=gpu,id=1)"
+    with pytest.raises(ValueError, match="^failed to create device:"):
+        Accelerator(2)
+    for use in (lambda: Buffer(DType.int8, (1,), gpu), lambda: DeviceQueue(gpu)):
+        with pytest.raises(RuntimeError, match="virtual device gpu:1 cannot hold memory or run work"):
+            use()
+
+
+def test_settings():
+    assert not is_virtual_device_mode()
+    with pytest.raises(ValueError):
+        set_virtual_device_count(-1)
+    with pytest.raises(ValueError):
+        set_virtual_device_api("abacus")
+    with pytest.raises(ValueError):
+        set_virtual_cpu_target("native")
+    assert get_virtual_cpu_target() == ""
+
+
+def test_counts():
+    assert calculate_virtual_device_count() == 1
+    assert calculate_virtual_device_count([DeviceSpec.cpu()], [DeviceSpec.accelerator(3)]) == 4
+    assert calculate_virtual_device_count_from_cli("gpu:0,3", [1, 5]) == 6
+    assert calculate_virtual_device_count_from_cli("gpu", "cpu") == 1
+    with pytest.raises(ValueError):
+        calculate_virtual_device_count_from_cli("gpu:x")
+
+
+def test_cpu_target():
+    set_virtual_cpu_target("generic")
+    try:
+        graph = Graph("g", lambda x: x + 1, [TensorType(DType.float32, [2], CPU())])
+        assert InferenceSession().compile(graph).info.compatible
+    finally:
+        set_virtual_cpu_target("")
+
+
+def test_host_hazards():
+    queue = DeviceQueue(CPU())
+    token = HostHazardCompletion.record_on(queue)
+    token.wait()
+    assert token.is_ready() and issubclass(HostHazardError, RuntimeError)
+    token.poison("the copy failed")
+    for bad in (token, HostHazardCompletion.poisoned(queue, "the copy failed")):
+        assert bad.is_ready()
+        with pytest.raises(HostHazardError, match="the copy failed"):
+            bad.wait()
