@@ -57,12 +57,13 @@ class Arena {
       full_;  // blocks of this call before the present one
 };
 
-/// Memory that init prepared for the runs of a model.
+/// Memory that init prepared for the runs of a model. What is used one after the other lies so,
+/// too.
 struct Prepared {
   explicit Prepared(std::size_t slots) : memory(slots, nullptr) {}
-  ~Prepared();
   Prepared(const Prepared&) = delete;
-  std::vector<void*> memory;  // by slot; null where nothing was prepared
+  std::vector<void*> memory;  // by slot, in `arena`; null where nothing was prepared
+  Arena arena;
 };
 
 /// One call of an entry point. The program sees the base.

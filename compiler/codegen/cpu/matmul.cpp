@@ -83,7 +83,6 @@ struct Cut {
   llvm::Value* rows;    // of every tile …
   llvm::Value* longer;  // … and one more in this many tiles at the start
   llvm::Value* block;   // panels of a block; the last may have fewer
-  llvm::Value* ahead;   // elements between what is read of B and what is prefetched
 };
 
 Cut cut(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n, llvm::Value* k) {
@@ -102,12 +101,9 @@ Cut cut(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n, llvm::V
   llvm::Value* blocks = maximum(f, divide_up(f, c.panels, most), f.i64(1));
   c.block = maximum(f, divide_up(f, c.panels, blocks), f.i64(1));
   // When all of A stays in the second-level cache, each panel is read once and used up.
-  // What follows is prefetched then; a block that fits the cache needs no prefetching.
   llvm::Value* a_bytes = f.b.CreateMul(f.b.CreateMul(m, k), f.i64(dtype.size_in_bytes()));
   llvm::Value* streamed = f.b.CreateICmpSLE(a_bytes, f.i64(half_of_l2 / 2));
   c.block = f.b.CreateSelect(streamed, f.i64(1), c.block);
-  c.ahead =
-      f.b.CreateSelect(streamed, f.b.CreateMul(k, f.i64(panel_columns(f.isa, dtype))), f.i64(0));
   return c;
 }
 
@@ -124,7 +120,7 @@ std::vector<int> possible_rows(const Isa& isa, DType dtype, const Cut& c) {
   return result;
 }
 
-// A function (a, lda, packed, k, tile, ahead) that leaves a finished tile in memory as
+// A function (a, lda, packed, k, tile, two fetches) that leaves a finished tile in memory as
 // [panel][tile_rows][columns].
 llvm::Function* make_tile_function(FunctionBuilder& caller, DType dtype, int rows, int panels,
                                    const MatmulOperands& operands) {
@@ -133,13 +129,14 @@ llvm::Function* make_tile_function(FunctionBuilder& caller, DType dtype, int row
   FunctionBuilder f(
       caller.module, caller.isa,
       format("{}_tile_{}x{}", std::string_view(caller.function->getName()), rows, panels),
-      caller.b.getVoidTy(), {pointer, i64, pointer, i64, pointer, i64},
+      caller.b.getVoidTy(), {pointer, i64, pointer, i64, pointer, pointer, i64, pointer, i64},
       FunctionBuilder::Linkage::helper);
   llvm::Value* lda = constant_of(operands.lda) ? operands.lda : f.argument(1);
   llvm::Value* k = constant_of(operands.k) ? operands.k : f.argument(3);
   int columns = panel_columns(f.isa, dtype);
-  Values registers = emit_register_tile(f, dtype, rows, panels, f.argument(0), lda, f.argument(2),
-                                        f.b.CreateMul(k, f.i64(columns)), k, {}, f.argument(5));
+  Values registers = emit_register_tile(
+      f, dtype, rows, panels, f.argument(0), lda, f.argument(2), f.b.CreateMul(k, f.i64(columns)),
+      k, {}, {{f.argument(5), f.argument(6)}, {f.argument(7), f.argument(8)}});
   int lanes = f.isa.lanes(dtype.size_in_bytes());
   std::size_t next = 0;
   for (int row = 0; row < rows; ++row)
@@ -176,11 +173,12 @@ llvm::Value* matmul_unit_count(FunctionBuilder& f, DType dtype, llvm::Value* m, 
 
 Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels, llvm::Value* a,
                           llvm::Value* lda, llvm::Value* packed, llvm::Value* panel_stride,
-                          llvm::Value* k, Values acc, llvm::Value* ahead) {
+                          llvm::Value* k, Values acc, const std::vector<Fetch>& fetches) {
   llvm::Type* element = element_type(f, dtype);
   int lanes = f.isa.lanes(dtype.size_in_bytes());
   int vectors = f.isa.matmul_vectors;
   int columns = lanes * vectors;
+  int line = 64 / static_cast<int>(dtype.size_in_bytes());
   auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
 
   Values row_start, panel_start;
@@ -210,11 +208,6 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
       return sums[static_cast<std::size_t>((row * panels + panel) * vectors + v)];
     };
     if (panels == 1) {
-      // The next panel is on its way while this one is used.
-      if (ahead)
-        f.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {f.b.getPtrTy()},
-                            {f.element(element, panel_start[0], f.b.CreateNSWAdd(b_index, ahead)),
-                             f.b.getInt32(0), f.b.getInt32(2), f.b.getInt32(1)});
       Values b;
       for (int v = 0; v < vectors; ++v) b.push_back(load(0, v));
       for (int row = 0; row < rows; ++row) {
@@ -242,6 +235,15 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
                llvm::Constant::getNullValue(vector));
   llvm::Value* whole = f.b.CreateAnd(k, f.i64(-kUnroll));
   acc = f.loop(f.i64(0), whole, f.i64(kUnroll), acc, [&](llvm::Value* at, const Values& carried) {
+    // Reading, into the second-level cache, data.
+    for (const Fetch& fetch : fetches)
+      if (panels == 1)
+        for (int offset = 0; offset < kUnroll * columns / 2; offset += line)
+          f.b.CreateIntrinsic(
+              llvm::Intrinsic::prefetch, {f.b.getPtrTy()},
+              {f.b.CreateGEP(element, fetch.start,
+                             f.b.CreateAdd(f.b.CreateMul(at, fetch.step), f.i64(offset))),
+               f.b.getInt32(0), f.b.getInt32(2), f.b.getInt32(1)});
     Values next = carried;
     for (int u = 0; u < kUnroll; ++u) next = step(at, u, next);
     return next;
@@ -317,14 +319,34 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
         });
   };
 
-  // Panels [from, to) of one tile of rows.
-  auto run = [&](llvm::Value* row0, llvm::Value* rows, llvm::Value* from, llvm::Value* to) {
+  // Panels [from, to) of one tile of rows. The tile before the last fetches the first halves of the
+  // panels `block` panels ahead into the second-level cache, the last one the second halves, so
+  // that memory is as busy as the multipliers; a single tile fetches both.
+  auto run = [&](llvm::Value* tile_index, llvm::Value* row0, llvm::Value* rows, llvm::Value* from,
+                 llvm::Value* to, llvm::Value* block) {
+    llvm::Value* left = f.b.CreateSub(f.b.CreateSub(c.tiles, f.i64(1)), tile_index);
+    llvm::Value* single = f.b.CreateICmpEQ(c.tiles, f.i64(1));
+    llvm::Value* fetching = f.b.CreateICmpSLE(left, f.i64(1));
+    llvm::Value* second = f.b.CreateAnd(f.b.CreateNot(single), f.b.CreateICmpEQ(left, f.i64(0)));
     llvm::Value* a = f.element(element, operands.a, f.b.CreateNSWMul(row0, operands.lda));
     llvm::Value* panel_stride = f.b.CreateNSWMul(operands.k, f.i64(columns));
     loop_until(f, from, to, [&](llvm::Value* panel) -> llvm::Value* {
       llvm::Value* packed =
           f.element(element, operands.packed, f.b.CreateNSWMul(panel, panel_stride));
-      Values arguments = {a, operands.lda, packed, operands.k, tile, c.ahead};
+      // These may lie behind the last panel.
+      llvm::Value* next = f.b.CreateGEP(element, packed, f.b.CreateMul(block, panel_stride));
+      llvm::Value* middle =
+          f.b.CreateGEP(element, next, f.b.CreateMul(operands.k, f.i64(columns / 2)));
+      llvm::Value* half = f.i64(columns / 2);
+      Values arguments = {a,
+                          operands.lda,
+                          packed,
+                          operands.k,
+                          tile,
+                          f.b.CreateSelect(fetching, f.b.CreateSelect(second, middle, next), tile),
+                          f.b.CreateSelect(fetching, half, f.i64(0)),
+                          f.b.CreateSelect(single, middle, tile),
+                          f.b.CreateSelect(single, half, f.i64(0))};
       auto variant = [&](const Variant& which) -> llvm::Value* {
         auto one = [&] {
           f.b.CreateCall(which.one, arguments);
@@ -377,7 +399,7 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
     llvm::Value* rows = f.b.CreateNSWAdd(
         c.rows, f.b.CreateZExt(f.b.CreateICmpSLT(tile_index, c.longer), f.b.getInt64Ty()));
     llvm::Value* from = f.b.CreateNSWAdd(first, panel);
-    run(row0, rows, from, f.b.CreateNSWAdd(from, count));
+    run(tile_index, row0, rows, from, f.b.CreateNSWAdd(from, count), width);
     return f.b.CreateNSWAdd(unit, count);
   });
 }

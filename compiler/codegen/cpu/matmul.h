@@ -40,13 +40,19 @@ llvm::Value* matmul_unit_count(FunctionBuilder& f, DType dtype, llvm::Value* m, 
 void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& operands,
                        llvm::Value* unit_begin, llvm::Value* unit_end, const Epilogue& epilogue);
 
+/// Half a panel to prefetch: from `start` on, `step` elements with each k. A step of 0 fetches one
+/// line again and again, which costs next to nothing.
+struct Fetch {
+  llvm::Value* start;
+  llvm::Value* step;
+};
+
 /// The inner product of both: the registers of a tile of `rows` × `panels` after all of k, by row,
 /// panel and register. `packed` is the first panel; the next ones lie `panel_stride` elements
-/// apart. `acc`: registers to go on from; `ahead`: elements behind what is read of one panel that
-/// are prefetched, null for none.
+/// apart. `acc`: registers to go on from; `fetches`: memory to prefetch meanwhile, with one panel.
 Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels, llvm::Value* a,
                           llvm::Value* lda, llvm::Value* packed, llvm::Value* panel_stride,
-                          llvm::Value* k, Values acc = {}, llvm::Value* ahead = nullptr);
+                          llvm::Value* k, Values acc = {}, const std::vector<Fetch>& fetches = {});
 
 /// The panels that a tile of so few rows takes at once, to have enough accumulators in flight.
 int panels_at_once(const Isa& isa, int rows);
