@@ -215,10 +215,10 @@ llvm::Value* Lowering::gelu_erf(llvm::Value* x, bool precise) {
   } else {
     // −t·P(t), where P begins with ½ and z = −t²/2 takes two factors t.
     llvm::Value* p =
-        polynomial(t, {8.260050789e-03, 8.144605160e-02, 3.669948578e-01, 8.772851229e-01});
+        polynomial(t, {8.188449778e-03, 8.100026101e-02, 3.657278121e-01, 8.756622076e-01});
     p = fma(z, p, minus_half);
-    llvm::Value* q = polynomial(t, {1.035232283e-02, 1.020838246e-01, 4.701641202e-01,
-                                    1.203582883e+00, 1.675169587e+00, 9.999998808e-01});
+    llvm::Value* q = polynomial(t, {1.026257966e-02, 1.015252620e-01, 4.684836268e-01,
+                                    1.201021194e+00, 1.673547029e+00, 1});
     weight = b.CreateFDiv(fma(b.CreateFMul(p, e.reduced), e.slope, p), q);
   }
   Halves half = halves(e);
