@@ -118,6 +118,81 @@ void check(const Function& f) {
 
 TEST_P(Functions, Float32) { check<float>(GetParam()); }
 
+TEST_P(Functions, CompileWithoutCallsForEveryTarget) {
+  const Function& f = GetParam();
+  for (const std::string& target : all_targets())
+    for (DType dtype : {DType(DType::float16), DType(DType::bfloat16), DType(DType::float32),
+                        DType(DType::float64)}) {
+      Kernel kernel(target, 16, {dtype}, dtype,
+                    [&](Lowering& l, const std::vector<llvm::Value*>& in) {
+                      return l.unary(f.kind, in[0], dtype, f.approximate);
+                    });
+      EXPECT_TRUE(kernel.undefined_symbols().empty())
+          << f.name << " of " << dtype.name() << " on '" << target << "' calls "
+          << kernel.undefined_symbols().front();
+    }
+}
+
+template <typename T>
+std::vector<long double> values_of_all_codes() {
+  std::vector<long double> values(65536);
+  for (unsigned code = 0; code < 65536; ++code) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      values[code] = std::bit_cast<float>(code << 16);
+    } else {
+      int exponent = static_cast<int>(code >> 10 & 31);
+      long double m = static_cast<int>(code & 1023) + (exponent ? 1024 : 0);
+      long double value = std::ldexp(m, std::max(exponent, 1) - 25);
+      if (exponent == 31)
+        value = code & 1023 ? std::numeric_limits<long double>::quiet_NaN()
+                            : std::numeric_limits<long double>::infinity();
+      values[code] = code >> 15 ? -value : value;
+    }
+  }
+  return values;
+}
+
+// Halves are computed in float32 and rounded once: the result is the nearest half or, where the
+// exact value lies close to the middle of two, its neighbour.
+template <typename T>
+void check_half(const Function& f) {
+  std::vector<std::uint16_t> x(65536);
+  for (unsigned code = 0; code < 65536; ++code) x[code] = static_cast<std::uint16_t>(code);
+  std::vector<long double> values = values_of_all_codes<T>();
+  DType dtype = DType::of<T>();
+  int digits = std::is_same_v<T, bfloat16> ? 8 : 11;
+  int least = std::is_same_v<T, bfloat16> ? -133 : -24;
+  long double above = std::ldexp(1.0L, std::is_same_v<T, bfloat16> ? 128 : 16);
+  for (const std::string& target : runnable_targets()) {
+    Kernel kernel(target, 16, {dtype}, dtype,
+                  [&](Lowering& l, const std::vector<llvm::Value*>& in) {
+                    return l.unary(f.kind, in[0], dtype, f.approximate);
+                  });
+    std::vector<std::uint16_t> got(65536);
+    kernel.run({x.data()}, got.data(), 65536);
+    for (unsigned code = 0; code < 65536; ++code) {
+      long double expected = f.reference(values[code]);
+      long double value = values[got[code]];
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(value)) << f.name << " of " << values[code] << " on " << target;
+        continue;
+      }
+      // Beyond the largest half, infinity stands for the next number.
+      if (std::isinf(value)) value = std::copysign(above, value);
+      if (std::fabs(expected) > above) expected = std::copysign(above, expected);
+      int exponent = expected == 0 ? least : std::ilogb(expected) - digits + 1;
+      long double unit = std::ldexp(1.0L, std::max(exponent, least));
+      ASSERT_LE(std::fabs(value - expected) / unit, 0.51)
+          << f.name << " of " << values[code] << " is " << value << " instead of " << expected
+          << " on " << target;
+    }
+  }
+}
+
+TEST_P(Functions, Float16) { check_half<float16>(GetParam()); }
+
+TEST_P(Functions, Bfloat16) { check_half<bfloat16>(GetParam()); }
+
 // The reference has the bits to spare that make one rounding of it correct only for float.
 TEST(Lowering, SquareRootIsCorrectlyRounded) {
   std::vector<double> x = samples<double>();
