@@ -49,6 +49,8 @@ class AttentionFinder {
     if (type.dtype != DType::float32 || outer.result()->type.tensor().dtype != DType::float32)
       return;
     if (softmax->attribute<std::int64_t>("axis") != type.rank() - 1) return;
+    // One key has weight 1: there is no row of scores to go along.
+    if (type.shape.back() == graph::Dim(1)) return;
     ir::Op* inner = product_below(softmax->operand(0), type.shape);
     if (!inner) return;
     // The products must agree on the batch: a broadcast of whole score matrices is left alone.

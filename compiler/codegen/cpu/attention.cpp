@@ -2,7 +2,7 @@
 // block are packed into panels, then each tile of rows gets its scores from the register tile of
 // matmul.h, turns them into exponentials relative to the largest score so far, and adds their
 // product with the values to what it has, rescaled when the largest score has grown. The last step
-// divides by the sums. Short sequences are one block, which all units of a call share.
+// divides by the sums. Unless the sequence is very long, all units of a call share what is packed.
 //
 // The last tile of a block of rows starts early rather than being shorter, so that there is code
 // for one height only, and for single rows. Each tile keeps its own sums, so rows in two tiles are
@@ -26,6 +26,9 @@ std::optional<std::int64_t> constant_of(llvm::Value* value) {
   return std::nullopt;
 }
 
+// Packed keys and values are kept up to this size, a part of the third-level cache.
+constexpr std::int64_t kSharedBytes = 2 << 20;
+
 class AttentionEmitter {
  public:
   AttentionEmitter(FunctionBuilder& f, DType dtype, const AttentionOperands& o)
@@ -44,9 +47,12 @@ class AttentionEmitter {
     one_block_ = constant_of(o.keys) && *constant_of(o.keys) <= block_;
     panels_ = panel_count(f, dtype, o.width);
     wide_ = f.b.CreateNSWMul(panels_, f.i64(columns_));
-    // Packing is done again for each unit when there are several blocks: longer units then.
-    unit_rows_ = f.b.CreateSelect(f.b.CreateICmpSGT(o.keys, f.i64(block_)), f.i64(most_rows()),
-                                  f.i64(std::int64_t{tile_} * 8));
+    llvm::Value* bytes = f.b.CreateMul(f.b.CreateMul(o.keys, f.b.CreateAdd(o.depth, wide_)),
+                                       f.i64(dtype.size_in_bytes()));
+    shared_ = f.b.CreateOr(f.b.CreateICmpSLE(o.keys, f.i64(block_)),
+                           f.b.CreateICmpSLE(bytes, f.i64(kSharedBytes)));
+    // Units are longer where each packs for itself.
+    unit_rows_ = f.b.CreateSelect(shared_, f.i64(std::int64_t{tile_} * 8), f.i64(most_rows()));
   }
 
   llvm::Value* unit_count() {
@@ -74,13 +80,14 @@ class AttentionEmitter {
                             f.b.CreateAnd(f.b.CreateAdd(elements, f.i64(line - 1)), f.i64(-line)));
       return place;
     };
-    llvm::Value* keys = f.b.CreateSelect(
-        f.b.CreateICmpSLT(o_.keys, f.i64(block_)),
-        f.b.CreateMul(panel_count(f, dtype_, o_.keys), f.i64(columns_)), f.i64(block_));
-    score_stride_ = keys;
-    packed_keys_ = take(f.b.CreateMul(keys, o_.depth));
-    packed_values_ = take(f.b.CreateMul(wide_, keys));
-    scores_ = take(f.b.CreateMul(keys, f.i64(tile_)));
+    llvm::Value* keys = f.b.CreateMul(panel_count(f, dtype_, o_.keys), f.i64(columns_));
+    llvm::Value* in_block =
+        f.b.CreateSelect(f.b.CreateICmpSLT(keys, f.i64(block_)), keys, f.i64(block_));
+    llvm::Value* packed = f.b.CreateSelect(shared_, keys, in_block);
+    score_stride_ = in_block;
+    packed_keys_ = take(f.b.CreateMul(packed, o_.depth));
+    packed_values_ = take(f.b.CreateMul(packed, wide_));
+    scores_ = take(f.b.CreateMul(in_block, f.i64(tile_)));
     sums_ = take(f.b.CreateMul(wide_, f.i64(most_rows())));
     largest_ = take(f.i64(most_rows()));
     total_ = take(f.i64(most_rows()));
@@ -134,7 +141,8 @@ class AttentionEmitter {
 
   llvm::Function* make_score_function(int rows);
   llvm::Function* make_value_function(int rows);
-  void pack(llvm::Value* first, llvm::Value* count);
+  void pack(llvm::Value* first, llvm::Value* count, llvm::Value* packed_keys,
+            llvm::Value* packed_values);
   void weigh_row(llvm::Value* scores, llvm::Value* row, llvm::Value* slot, llvm::Value* in_tile,
                  llvm::Value* first, llvm::Value* count, const Score& score);
   void finish_row(llvm::Value* slot, llvm::Value* row, const Epilogue& epilogue);
@@ -148,6 +156,7 @@ class AttentionEmitter {
   bool one_block_;       // surely
   llvm::Value* panels_;  // of values
   llvm::Value* wide_;    // width with padding
+  llvm::Value* shared_;  // whether the packed keys and values of all blocks are kept
   llvm::Value* unit_rows_;
 
   llvm::Value* used_ = nullptr;
@@ -262,7 +271,8 @@ llvm::Function* AttentionEmitter::make_value_function(int rows) {
 }
 
 // Packs keys [first, first + count) and their values.
-void AttentionEmitter::pack(llvm::Value* first, llvm::Value* count) {
+void AttentionEmitter::pack(llvm::Value* first, llvm::Value* count, llvm::Value* packed_keys,
+                            llvm::Value* packed_values) {
   auto loader = [&](llvm::Value* base, llvm::Value* stride) {
     return [this, base, stride](llvm::Value* row, llvm::Value* column, int lanes,
                                 llvm::Value* mask) -> llvm::Value* {
@@ -273,11 +283,11 @@ void AttentionEmitter::pack(llvm::Value* first, llvm::Value* count) {
   };
   auto load_key = loader(at(o_.key, f.b.CreateNSWMul(first, o_.key_stride)), o_.key_stride);
   auto load_value = loader(at(o_.value, f.b.CreateNSWMul(first, o_.value_stride)), o_.value_stride);
-  emit_pack_transposed(f, dtype_, packed_keys_, count, o_.depth, f.i64(0),
+  emit_pack_transposed(f, dtype_, packed_keys, count, o_.depth, f.i64(0),
                        panel_count(f, dtype_, count),
                        [&](FunctionBuilder&, llvm::Value* k, llvm::Value* n, int lanes,
                            llvm::Value* mask) { return load_key(n, k, lanes, mask); });
-  emit_pack(f, dtype_, packed_values_, o_.width, count, f.i64(0), panels_,
+  emit_pack(f, dtype_, packed_values, o_.width, count, f.i64(0), panels_,
             [&](FunctionBuilder&, llvm::Value* k, llvm::Value* n, int lanes, llvm::Value* mask) {
               return load_value(k, n, lanes, mask);
             });
@@ -352,8 +362,11 @@ void AttentionEmitter::weigh_row(llvm::Value* scores, llvm::Value* row, llvm::Va
 void AttentionEmitter::finish_row(llvm::Value* slot, llvm::Value* row, const Epilogue& epilogue) {
   auto* type = vector(columns_);
   llvm::Value* total = f.b.CreateAlignedLoad(element_, at(total_, slot), align());
-  llvm::Value* factor = f.b.CreateVectorSplat(
-      static_cast<unsigned>(columns_), f.b.CreateFDiv(llvm::ConstantFP::get(element_, 1), total));
+  // Without keys the empty sum of values is zero; with keys that are all hidden the result is NaN.
+  llvm::Constant* one = llvm::ConstantFP::get(element_, 1);
+  llvm::Value* divisor = f.b.CreateSelect(f.b.CreateICmpEQ(o_.keys, f.i64(0)), one, total);
+  llvm::Value* factor =
+      f.b.CreateVectorSplat(static_cast<unsigned>(columns_), f.b.CreateFDiv(one, divisor));
   llvm::Value* sums = at(sums_, f.b.CreateNSWMul(slot, wide_));
   auto store = [&](llvm::Value* column, llvm::Value* mask) {
     llvm::Value* sum = f.b.CreateAlignedLoad(type, at(sums, column), vector_align());
@@ -410,9 +423,11 @@ void AttentionEmitter::emit(llvm::Value* scratch, llvm::Value* unit_begin, llvm:
       });
     }
     auto key_block = [&](llvm::Value* first, llvm::Value* count) {
-      llvm::Value* shared = f.b.CreateICmpSLE(o_.keys, f.i64(block_));
-      llvm::Value* packed_before = f.b.CreateAnd(shared, f.b.CreateICmpSGT(unit, unit_begin));
-      f.when(f.b.CreateNot(packed_before), [&] { pack(first, count); });
+      llvm::Value* place = f.b.CreateSelect(shared_, first, f.i64(0));
+      llvm::Value* packed_keys = at(packed_keys_, f.b.CreateNSWMul(place, o_.depth));
+      llvm::Value* packed_values = at(packed_values_, f.b.CreateNSWMul(place, wide_));
+      llvm::Value* packed_before = f.b.CreateAnd(shared_, f.b.CreateICmpSGT(unit, unit_begin));
+      f.when(f.b.CreateNot(packed_before), [&] { pack(first, count, packed_keys, packed_values); });
       llvm::Value* panels = panel_count(f, dtype_, count);
       f.loop(f.i64(0), rows, height, [&](llvm::Value* slot) {
         llvm::Value* in_unit = tile_start(slot);
@@ -436,13 +451,13 @@ void AttentionEmitter::emit(llvm::Value* scratch, llvm::Value* unit_begin, llvm:
               });
         };
         by_height(&Height::scores,
-                  {query, o_.query_stride, packed_keys_, o_.depth, panels, scores_, score_stride_});
+                  {query, o_.query_stride, packed_keys, o_.depth, panels, scores_, score_stride_});
         f.loop(f.i64(0), height, f.i64(1), [&](llvm::Value* i) {
           weigh_row(at(scores_, f.b.CreateNSWMul(i, score_stride_)), f.b.CreateNSWAdd(row, i),
                     f.b.CreateNSWAdd(slot, i), i, first, count, score);
         });
         by_height(&Height::values,
-                  {scores_, score_stride_, packed_values_, count, panels_, sums, wide_, rescale_});
+                  {scores_, score_stride_, packed_values, count, panels_, sums, wide_, rescale_});
       });
     };
     if (one_block_) {
