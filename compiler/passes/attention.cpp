@@ -52,7 +52,8 @@ class AttentionFinder {
     // One key has weight 1: there is no row of scores to go along.
     if (type.shape.back() == graph::Dim(1)) return;
     ir::Op* inner = product_below(softmax->operand(0), type.shape);
-    if (!inner) return;
+    // The scores may be the result of an attention, which is a kernel of its own.
+    if (!inner || inner->has_attribute(kAttention)) return;
     // The products must agree on the batch: a broadcast of whole score matrices is left alone.
     const graph::Shape& result = outer.result()->type.tensor().shape;
     for (std::size_t i = 0; i + 2 < result.size(); ++i)

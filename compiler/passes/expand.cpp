@@ -91,10 +91,12 @@ class Expander {
 
   ir::Value* softmax(const ir::Op& op, bool logarithm) {
     ir::Value* x = op.operand(0);
+    auto axis = op.attribute<std::int64_t>("axis");
+    // Nothing has no largest element, but the softmax of nothing is nothing.
+    if (x->type.tensor().shape[static_cast<std::size_t>(axis)] == graph::Dim(0)) return x;
     device_ = x->type.tensor().device;
     DType dtype = x->type.tensor().dtype;
     DType sum_dtype = wide(x);
-    auto axis = op.attribute<std::int64_t>("axis");
     x = cast(x, sum_dtype);
     ir::Value* shifted = add(OpKind::sub, {x, reduce(OpKind::reduce_max, x, axis)});
     ir::Value* exps = add(OpKind::exp, {shifted});

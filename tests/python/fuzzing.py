@@ -34,20 +34,25 @@ class Fact:
 
 @dataclass
 class Program:
-    """A straight-line program; `steps` hold (op text, function, operand indices)."""
+    """A straight-line program; `steps` hold (op text, function, operand indices). Buffers are inputs behind the
+    tensors; steps find them in `handles` while the graph is built."""
 
     inputs: list[tuple[str, tuple]] = field(default_factory=list)
+    buffers: list[tuple[str, tuple]] = field(default_factory=list)
+    handles: list = field(default_factory=list)
     steps: list[tuple[str, object, tuple[int, ...]]] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
 
     def build(self, *values):
-        values = list(values)
+        count = len(self.inputs)
+        values, self.handles = list(values[:count]), values[count:]
         for _, op, operands in self.steps:
             values.append(op(*[values[i] for i in operands]))
         return [values[i] for i in self.outputs]
 
     def text(self) -> str:
         lines = [f"v{i} = input({dtype}, {dims})" for i, (dtype, dims) in enumerate(self.inputs)]
+        lines += [f"b{i} = buffer({dtype}, {dims})" for i, (dtype, dims) in enumerate(self.buffers)]
         base = len(self.inputs)
         lines += [f"v{base + i} = {name}({', '.join(f'v{o}' for o in operands)})"
                   for i, (name, _, operands) in enumerate(self.steps)]
@@ -71,8 +76,12 @@ class Fuzzer:
         self.program = Program()
         self.facts: list[Fact] = []
         self.arrays: list[np.ndarray] = []
+        self.memory: list[np.ndarray] = []  # what the buffers hold before the program runs
+        self.state: list[Fact] = []  # and after the steps so far
         for _ in range(int(self.rng.integers(1, 4))):
             self.add_input()
+        for _ in range(int(self.rng.choice([0, 0, 1, 2]))):
+            self.add_buffer()
         for _ in range(size):
             self.add_step()
         self.choose_outputs()
@@ -92,6 +101,18 @@ class Fuzzer:
     # Growing
 
     def add_input(self) -> None:
+        dims, dtype, array, fact = self.random_array()
+        self.program.inputs.append((dtype, dims))
+        self.arrays.append(array)
+        self.facts.append(fact)
+
+    def add_buffer(self) -> None:
+        dims, dtype, array, fact = self.random_array()
+        self.program.buffers.append((dtype, dims))
+        self.memory.append(array)
+        self.state.append(fact)
+
+    def random_array(self):
         dims = self.random_dims()
         dtype = str(self.rng.choice(["float32"] * 6 + ["float64", "float16", "bfloat16", "int32", "int64", "bool"]))
         shape, kind = self.size(dims), numpy_type(dtype)
@@ -102,21 +123,20 @@ class Fuzzer:
         else:
             array = self.rng.integers(-9, 10, shape).astype(kind)
         array = np.asarray(array, kind)
-        self.program.inputs.append((dtype, dims))
-        self.arrays.append(array)
         wide = array.astype(np.float64) if dtype in FLOATS else array
-        self.facts.append(Fact(dtype, dims, np.asarray(wide), np.zeros(shape)))
+        return dims, dtype, array, Fact(dtype, dims, np.asarray(wide), np.zeros(shape))
 
     def add_step(self) -> None:
         for _ in range(50):
             maker = self.rng.choice([self.unary, self.unary, self.binary, self.binary, self.binary, self.reduction,
                                      self.movement, self.movement, self.product, self.choice, self.conversion,
-                                     self.joining, self.normalising])
+                                     self.joining, self.normalising, self.attention, self.loading, self.storing,
+                                     self.storing_part])
             with np.errstate(all="ignore"):
                 made = maker()
             if made is None:
                 continue
-            name, op, operands, fact = made
+            name, op, operands, fact, *after = made
             if fact.exact.size > 200_000 or not np.all(np.isfinite(fact.exact)) or not np.all(np.isfinite(fact.error)):
                 continue
             limit = 1e4 if fact.dtype in ("float16",) else 1e15
@@ -127,6 +147,8 @@ class Fuzzer:
             assert fact.exact.shape == self.size(fact.dims), (name, fact.exact.shape, fact.dims)
             self.program.steps.append((name, op, operands))
             self.facts.append(fact)
+            for change in after:
+                change()
             return
 
     def choose_outputs(self) -> None:
@@ -153,7 +175,7 @@ class Fuzzer:
             return Fact(dtype, dims, exact.astype(np.float64), error)
         return Fact(dtype, dims, exact, np.zeros(exact.shape))
 
-    # Makers: each gives (text, op, operands, fact), or None when nothing fits.
+    # Makers: each gives (text, op, operands, fact), and what to do when it is taken, or None when nothing fits.
 
     def unary(self):
         i = self.pick(lambda f: f.is_float)
@@ -384,3 +406,92 @@ class Fuzzer:
         error = np.abs(r * w.exact) * x.error + np.abs(exact) * worst * r * 2 + np.abs(x.exact * r) * w.error
         error = error + 1e-5 * (np.abs(exact)) if x.dtype == "float32" else error + 1e-13 * np.abs(exact)
         return "rms_norm", lambda x, w: ops.rms_norm(x, w, 1e-3), (i, j), self.result(x.dtype, x.dims, exact, error)
+
+    def attention(self):
+        i = self.pick(lambda f: f.is_float and len(f.dims) in (2, 3))
+        if i is None:
+            return None
+        q = self.facts[i]
+        same_batch = lambda f: f.dtype == q.dtype and len(f.dims) == len(q.dims) and f.dims[:-2] == q.dims[:-2]  # noqa: E731
+        j = self.pick(lambda f: same_batch(f) and f.dims[-1] == q.dims[-1])
+        k = self.facts[j]
+        l = self.pick(lambda f: same_batch(f) and f.dims[-2] == k.dims[-2])
+        v = self.facts[l]
+        b = self.pick(lambda f: f.dtype == q.dtype and self.broadcast_dims(f.dims, (*q.dims[:-1], k.dims[-2])) == (
+            *q.dims[:-1], k.dims[-2]))
+        biased = b is not None and self.rng.random() < 0.5
+        turned = k.exact.swapaxes(-1, -2), k.error.swapaxes(-1, -2)
+        scores = q.exact @ turned[0] / 4
+        size = np.abs(q.exact) @ np.abs(turned[0]) / 4
+        error = (q.error @ np.abs(turned[0]) + np.abs(q.exact) @ turned[1] + q.error @ turned[1]) / 4
+        if biased:
+            scores, error = scores + self.facts[b].exact, error + self.facts[b].error
+            size = size + np.abs(self.facts[b].exact)
+        # Half types round the scores on their way where the softmax is an op of its own.
+        error = error + (q.exact.shape[-1] + 8) * (size * unit(q.dtype if q.dtype != "float64" else "float64"))
+        if scores.size and error.max() > 0.1:
+            return None
+        weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-1e300))
+        weights = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-300)
+        eps = unit(q.dtype)
+        spread = 2 * error.max(-1, keepdims=True, initial=0)
+        off = weights * (np.expm1(spread) + (scores.shape[-1] + 32) * eps)
+        exact = weights @ v.exact
+        wrong = off @ np.abs(v.exact) + (weights + off) @ v.error + (scores.shape[-1] + 8) * eps * (
+            weights @ np.abs(v.exact))
+
+        def build(q, k, v, *bias):
+            scores = ops.matmul(q, ops.transpose(k, -2, -1)) * 0.25
+            return ops.matmul(ops.softmax(scores + bias[0] if bias else scores), v)
+
+        operands = (i, j, l, b) if biased else (i, j, l)
+        return "attention", build, operands, self.result(q.dtype, (*q.dims[:-1], v.dims[-1]), exact, wrong)
+
+    # Buffers. A store gives back what it stored, so that it is a step like the others.
+
+    def loading(self):
+        if not self.state:
+            return None
+        b = int(self.rng.integers(len(self.state)))
+        return f"load[b{b}]", lambda: ops.buffer_load(self.program.handles[b]), (), self.state[b]
+
+    def storing(self):
+        if not self.state:
+            return None
+        b = int(self.rng.integers(len(self.state)))
+        old = self.state[b]
+        i = self.pick(lambda f: f.dtype == old.dtype and f.dims == old.dims)
+        if i is None:
+            return None
+        x = self.facts[i]
+
+        def build(x):
+            ops.buffer_store(self.program.handles[b], x)
+            return x
+
+        return f"store[b{b}]", build, (i,), x, lambda: self.state.__setitem__(b, x)
+
+    def storing_part(self):
+        if not self.state:
+            return None
+        b = int(self.rng.integers(len(self.state)))
+        old = self.state[b]
+        axes = [k for k, d in enumerate(old.dims) if isinstance(d, int) and d > 0]
+        if not axes:
+            return None
+        axis = int(self.rng.choice(axes))
+        at = int(self.rng.integers(-old.dims[axis], old.dims[axis]))
+        i = self.pick(lambda f: f.dtype == old.dtype and f.dims == old.dims[:axis] + old.dims[axis + 1 :])
+        if i is None:
+            return None
+        x = self.facts[i]
+        key = (slice(None),) * axis + (at,)
+        exact, error = old.exact.copy(), np.array(np.broadcast_to(old.error, old.exact.shape))
+        exact[key], error[key] = x.exact, x.error
+
+        def build(x):
+            self.program.handles[b][key] = x
+            return x
+
+        return f"store[b{b}][{axis}: {at}]", build, (i,), x, lambda: self.state.__setitem__(
+            b, Fact(old.dtype, old.dims, exact, error))

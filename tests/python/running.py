@@ -62,8 +62,9 @@ def run(build, *arrays, shapes=None) -> list[np.ndarray]:
     return execute(compiled(build, types), arrays)
 
 
-def execute(model, arrays) -> list[np.ndarray]:
-    return [to_array(r) for r in model.execute(*[to_buffer(a) for a in arrays])]
+def execute(model, arrays, buffers=()) -> list[np.ndarray]:
+    """The results for the arrays and, behind them, buffers that the graph may write."""
+    return [to_array(r) for r in model.execute(*[to_buffer(a) for a in arrays], *buffers)]
 
 
 # Comparing

@@ -135,9 +135,19 @@ def test_nan_and_infinity_reach_the_rows_they_touch():
     assert np.isposinf(others[:, 4]).all() and np.isfinite(np.delete(others, 4, 1)).all()
 
 
-def test_no_keys_give_zeros():
+@pytest.mark.parametrize("shapes", [None, [["rows", 8], ["keys", 8], ["keys", 5]]])
+def test_sizes_of_zero(shapes):
     query, key, value = normal(1, 3, 8), normal(2, 0, 8), normal(3, 0, 5)
-    assert run(attention, query, key, value)[0].tolist() == [[0.0] * 5] * 3
+    assert run(attention, query, key, value, shapes=shapes)[0].tolist() == [[0.0] * 5] * 3
+    query, key, value = normal(1, 0, 8), normal(2, 4, 8), normal(3, 4, 5)
+    assert run(attention, query, key, value, shapes=shapes)[0].shape == (0, 5)
+
+
+def test_no_depth_and_no_width():
+    value = normal(3, 4, 5)
+    got = run(attention, normal(1, 3, 0), normal(2, 4, 0), value)[0]
+    check(got, np.zeros((3, 1)), np.zeros((4, 1)), value)
+    assert run(attention, normal(1, 3, 2), normal(2, 4, 2), normal(3, 4, 0))[0].shape == (3, 0)
 
 
 def test_long_sequences_do_not_store_the_scores():
@@ -158,3 +168,12 @@ assert grown < 60, f"memory grew by {{grown:.0f}} MiB"
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_softmax_of_an_attention_is_no_attention_itself():
+    x = normal(1, 6, 6)
+    got = run(lambda x: ops.matmul(ops.softmax(attention(x, x, x)), x), x)[0]
+    first = run(attention, x, x, x)[0]
+    check(first, x, x, x)
+    weights = np.exp(first - first.max(-1, keepdims=True)).astype(np.float64)
+    np.testing.assert_allclose(got, weights / weights.sum(-1, keepdims=True) @ x, rtol=1e-4, atol=1e-6)

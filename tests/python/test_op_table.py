@@ -18,6 +18,7 @@ from running import (
     execute,
     generator,
     numpy_type,
+    run,
     sample,
     specials,
     tensor_type,
@@ -365,6 +366,14 @@ def test_reduction(name, dtype, special):
 def test_reduction_of_an_empty_axis(name, empty):
     model = compiled(lambda x: getattr(ops, name)(x, axis=0), [tensor_type("float32", ["n", 3])])
     assert_equal(execute(model, [np.zeros((0, 3), np.float32)])[0], np.full((1, 3), empty, np.float32))
+
+
+@pytest.mark.parametrize("name", ["softmax", "logsoftmax"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_softmax_of_nothing(name, dtype):
+    empty = np.zeros((3, 0), numpy_type(dtype))
+    for shapes in (None, [["m", "n"]]):
+        assert run(lambda x: getattr(ops, name)(x), empty, shapes=shapes)[0].shape == (3, 0)
 
 
 @pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])

@@ -397,6 +397,7 @@ void AttentionEmitter::emit(llvm::Value* scratch, llvm::Value* unit_begin, llvm:
   Height tall, single;
   if (may_be_tall()) tall = {make_score_function(tile_), make_value_function(tile_)};
   if (may_be_short()) single = {make_score_function(1), make_value_function(1)};
+  if (!tall.scores && !single.scores) return;  // there are no rows
 
   f.loop(unit_begin, unit_end, f.i64(1), [&](llvm::Value* unit) {
     llvm::Value* row0 = f.b.CreateNSWMul(unit, unit_rows_);
