@@ -412,7 +412,10 @@ class Fuzzer:
         if i is None:
             return None
         q = self.facts[i]
-        same_batch = lambda f: f.dtype == q.dtype and len(f.dims) == len(q.dims) and f.dims[:-2] == q.dims[:-2]  # noqa: E731
+
+        def same_batch(f):
+            return f.dtype == q.dtype and len(f.dims) == len(q.dims) and f.dims[:-2] == q.dims[:-2]
+
         j = self.pick(lambda f: same_batch(f) and f.dims[-1] == q.dims[-1])
         k = self.facts[j]
         l = self.pick(lambda f: same_batch(f) and f.dims[-2] == k.dims[-2])
