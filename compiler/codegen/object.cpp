@@ -84,15 +84,15 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
   passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-  passes.addPass(llvm::InstCombinePass());
   passes.addPass(llvm::SimplifyCFGPass());
   llvm::LoopPassManager loop_passes;
   loop_passes.addPass(llvm::LoopRotatePass());
   loop_passes.addPass(llvm::LICMPass(llvm::LICMOptions()));
   passes.addPass(
       llvm::createFunctionToLoopPassAdaptor(std::move(loop_passes), /*UseMemorySSA=*/true));
-  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  // The most expensive one, so it runs once.
   passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
   passes.addPass(llvm::SimplifyCFGPass());
   passes.addPass(llvm::ADCEPass());
   llvm::ModulePassManager pipeline;
