@@ -303,6 +303,7 @@ Graph Graph::copy() const {
   copy->name = state_->name;
   copy->subgraphs = state_->subgraphs;
   copy->symbols = state_->symbols;
+  copy->own_symbols = state_->own_symbols;
   copy->chain_devices = state_->chain_devices;
   copy->weights_end = state_->weights_end;
   if (auto it = map.find(state_->always_ready); it != map.end()) copy->always_ready = it->second;

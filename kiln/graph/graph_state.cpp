@@ -1,8 +1,9 @@
 #include "kiln/graph/graph_state.h"
 
+#include "kiln/graph/current_graph.h"
 #include "kiln/graph/infer.h"
 #include "kiln/graph/layout.h"
-#include "kiln/graph/op_info.h"
+#include "kiln/graph/symbols.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 
@@ -48,23 +49,6 @@ std::string failed_op(OpKind kind, const std::vector<Value>& operands,
   return text + "\n" + reason;
 }
 
-/// Whether the op may give a size that only running it tells.
-bool defines_symbols(const ir::Op& op) {
-  switch (op.kind) {
-    case OpKind::rebind:
-    case OpKind::cond:
-    case OpKind::call:
-      return true;
-    case OpKind::range:
-    case OpKind::broadcast_to:
-      return op.operands.size() > 1;
-    case OpKind::slice:
-      return op.has_attribute("out_dims");
-    default:
-      return false;
-  }
-}
-
 /// Adds the symbols that the op defines. A symbol that it uses but nobody defines: ValueError, and
 /// the op is taken back.
 void note_symbols(GraphState& graph, const ir::Op& op) {
@@ -77,7 +61,7 @@ void note_symbols(GraphState& graph, const ir::Op& op) {
   if (op.kind == OpKind::shape_to_tensor) used = op.attribute<Shape>("shape").parameters();
   for (const std::string& symbol : used) {
     if (defines) {
-      graph.symbols.insert(symbol);
+      if (graph.symbols.insert(symbol).second) graph.own_symbols.insert(symbol);
     } else if (!graph.symbols.count(symbol)) {
       const std::string name = symbol;
       graph.block().ops.pop_back();
@@ -104,6 +88,14 @@ std::shared_ptr<GraphState> current_graph_or_null() {
 const std::shared_ptr<GraphState>& current_graph() {
   if (active.empty()) throw LookupError("No graph found");
   return active.back();
+}
+
+const std::shared_ptr<GraphState>& current_graph_for(std::span<const Value> operands) {
+  if (active.empty())
+    for (const Value& operand : operands)
+      if (operand.weight_state())
+        throw ValueError("Cannot operate on a kiln.graph.Weight when there is no parent graph.");
+  return current_graph();
 }
 
 void push_graph(const std::shared_ptr<GraphState>& graph) {
@@ -153,7 +145,7 @@ ir::Value* operand_of(GraphState& graph, const Value& value) {
 
 ir::Op* add_op(OpKind kind, const std::vector<Value>& operands, ir::Attributes attributes,
                std::vector<Type> declared) {
-  GraphState& graph = *current_graph();
+  GraphState& graph = *current_graph_for(operands);
   check_open(graph);
   std::vector<ir::Value*> values;
   values.reserve(operands.size());

@@ -62,6 +62,7 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
 
   /// Symbols that inputs, ops so far, or for a subgraph the caller have defined.
   std::set<std::string> symbols;
+  std::set<std::string> own_symbols;  // those that ops of this graph have defined
 
   int loops = 0;  // while loops around the current block
   std::atomic<std::thread::id> owner{};

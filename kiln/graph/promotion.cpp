@@ -264,6 +264,9 @@ std::vector<TensorValue> promote(std::span<const TensorValueLike* const> operand
   std::vector<TensorValue> values(operands.size());
   std::vector<DType> dtypes;
   DeviceRef device;
+  // Dims become ops of the current graph, so what weights say about there being none comes first.
+  for (const TensorValueLike* operand : operands)
+    if (operand->tensor() != nullptr) (void)detail::strong_tensor(*operand);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i]->is_weak()) continue;
     values[i] = detail::strong_tensor(*operands[i]);

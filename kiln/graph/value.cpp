@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "kiln/graph/graph_state.h"
+#include "kiln/graph/current_graph.h"
 #include "kiln/graph/ops.h"
 #include "kiln/graph/slice_index.h"
 #include "kiln/support/error.h"
@@ -37,10 +37,7 @@ Type Value::type() const {
 
 ir::Value* Value::ir_value() const {
   if (!weight_) return value_;
-  auto graph = detail::current_graph_or_null();
-  if (!graph)
-    throw ValueError("Cannot operate on a kiln.graph.Weight when there is no parent graph.");
-  return detail::weight_value(*graph, weight_);
+  return detail::weight_value(*detail::current_graph_for({this, 1}), weight_);
 }
 
 std::string Value::repr() const {
@@ -225,8 +222,7 @@ std::string TensorValueLike::repr() const {
 
 TensorValue detail::strong_tensor(const TensorValueLike& value) {
   if (const TensorValue* tensor = value.tensor()) {
-    if (tensor->weight_state() && !current_graph_or_null())
-      throw ValueError("Cannot operate on a kiln.graph.Weight when there is no parent graph.");
+    if (tensor->weight_state()) (void)current_graph_for({tensor, 1});
     return *tensor;
   }
   if (const auto* dim = std::get_if<Dim>(&value.variant()))

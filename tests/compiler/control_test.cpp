@@ -6,6 +6,7 @@
 
 #include "kiln/graph.h"
 #include "kiln/graph/ops.h"
+#include "kiln/support/error.h"
 #include "tests/compiler/run_program.h"
 
 namespace kiln::compiler {
@@ -158,6 +159,95 @@ TEST(Control, CalledSubgraphsKeepTheirWeightsAndSymbols) {
     g.output(ops::call(doubled, {once})[0].tensor());
   }
   EXPECT_THAT(run_module<float>(g.module().ir(), {1}, {3}, {x.data()}), ElementsAre(4, 8, 12));
+}
+
+/// A graph of two int64 scalars that calls `counted`, which has the one input `stop`, for each, and
+/// returns the concatenated results.
+template <typename Forward>
+std::vector<std::int64_t> call_twice(std::int64_t first, std::int64_t second,
+                                     const Forward& forward) {
+  Graph g("test", {.input_types = {i64({}), i64({})}});
+  {
+    auto scope = g.enter();
+    Graph counted = g.add_subgraph("counted", {.input_types = {i64({})}}, forward);
+    TensorValue a = ops::call(counted, {g.inputs()[0]})[0].tensor();
+    TensorValue b = ops::call(counted, {g.inputs()[1]})[0].tensor();
+    g.output(ops::concat({a, b + 10}));
+  }
+  return run_module<std::int64_t>(g.module().ir(), {1}, {}, {&first, &second});
+}
+
+TensorValue count_to(const Value& stop, std::string_view symbol) {
+  return ops::range(0, stop.tensor(), 1, DType::int64, kCpu, {.out_dim = Dim(symbol)});
+}
+
+TEST(Control, EachCallHasSizesOfItsOwn) {
+  auto counted = [](const std::vector<Value>& in) { return count_to(in[0], "k"); };
+  EXPECT_THAT(call_twice(2, 4, counted), ElementsAre(0, 1, 10, 11, 12, 13));
+  EXPECT_THAT(call_twice(3, 0, counted), ElementsAre(0, 1, 2));
+  // A size that no dim of a result shows alone.
+  auto doubled = [](const std::vector<Value>& in) {
+    TensorValue counts = count_to(in[0], "k");
+    return ops::concat({counts, counts});
+  };
+  EXPECT_THAT(call_twice(1, 2, doubled), ElementsAre(0, 0, 10, 11, 10, 11));
+  // One that stays inside.
+  auto largest = [](const std::vector<Value>& in) { return count_to(in[0], "k").max(); };
+  EXPECT_THAT(call_twice(2, 7, largest), ElementsAre(1, 16));
+  // Two that meet in one dim, of a callee that calls another.
+  auto nested = [](const std::vector<Value>& in) {
+    Graph inner = Graph::current().add_subgraph(
+        "inner", {.input_types = {i64({})}},
+        [](const std::vector<Value>& in) { return count_to(in[0], "k"); });
+    TensorValue more = in[0].tensor() + 1;
+    return ops::concat(
+        {ops::call(inner, {in[0]})[0].tensor(), ops::call(inner, {more})[0].tensor()});
+  };
+  EXPECT_THAT(call_twice(1, 2, nested), ElementsAre(0, 0, 1, 10, 11, 10, 11, 12));
+}
+
+TEST(Control, CalleesSeeTheSymbolsOfTheirCaller) {
+  std::vector<float> x = {1, 2, 3};
+  std::int64_t stop = 3;
+  Graph g("test", {.input_types = {f32({"n"}), i64({})}});
+  {
+    auto scope = g.enter();
+    TensorValue k = count_to(g.inputs()[1], "k");  // a size that only running tells
+    Graph filled =
+        g.add_subgraph("filled", {.input_types = {f32({1})}}, [](const std::vector<Value>& in) {
+          return in[0].tensor().broadcast_to({"k"}) +
+                 in[0].tensor().broadcast_to({"n"}).rebind({"k"});
+        });
+    TensorValue ones =
+        ops::call(filled, {ops::slice_tensor(g.inputs()[0].tensor(), {slice(0, 1)})})[0].tensor();
+    g.output(ones + ops::cast(k, DType::float32));
+  }
+  EXPECT_THAT(run_module<float>(g.module().ir(), {1}, {3}, {x.data(), &stop}),
+              ElementsAre(2, 3, 4));
+}
+
+TEST(Control, CallsOfTextAreChecked) {
+  std::vector<float> x = {1, 2, 3};
+  Graph g("test", {.input_types = {f32({3})}});
+  {
+    auto scope = g.enter();
+    Graph doubled =
+        g.add_subgraph("doubled", {.input_types = {f32({"m"})}},
+                       [](const std::vector<Value>& in) { return in[0].tensor() * 2.0; });
+    g.output(ops::call(doubled, {g.inputs()[0]})[0].tensor().rebind({3}));
+  }
+  auto compiled = [&](const std::string& from, const std::string& to) {
+    std::string text = g.to_string();
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << text;
+    text.replace(at, from.size(), to);
+    return run_module<float>(*graph::ir::parse(text), {1}, {}, {x.data()});
+  };
+  EXPECT_THAT(compiled("@test", "@test"), ElementsAre(2, 4, 6));
+  EXPECT_THAT(
+      [&] { compiled("{prefix = \"\"} : tensor<[3], f32>", "{prefix = \"\"} : tensor<[4], f32>"); },
+      ThrowsMessage<RuntimeError>(
+          HasSubstr("Result 0 of the call to 'doubled' has the wrong type")));
 }
 
 TEST(Control, RangeCountsAtRunTime) {

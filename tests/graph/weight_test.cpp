@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "kiln/graph.h"
+#include "kiln/graph/ops.h"
 #include "kiln/support/error.h"
 
 namespace kiln::graph {
@@ -42,6 +45,35 @@ TEST(Weight, IsOneConstantPerGraph) {
   EXPECT_THAT([&] { w + 1; }, ThrowsMessage<ValueError>(text));
   EXPECT_THAT([&] { ops::exp(w); }, ThrowsMessage<ValueError>(text));
   EXPECT_THAT([&] { w.ir_value(); }, ThrowsMessage<ValueError>(text));
+  // Wherever it stands among the operands, and whatever the others need a graph for.
+  Graph other("other", {.input_types = {BufferType(f32, {2}, cpu)}});
+  const Value buffer = other.inputs()[0];
+  const Graph callee = other.add_subgraph("callee", {.input_types = {TensorType(f32, {2}, cpu)}});
+  const std::vector<std::function<void()>> uses = {
+      [&] { 1 + w; },
+      [&] { Dim("n") * w; },
+      [&] { w == w; },
+      [&] { -w; },
+      [&] { w[{0}]; },
+      [&] { w.cast(DType::float64); },
+      [&] { w.reshape({1, 2}); },
+      [&] { w.to(DeviceRef::GPU()); },
+      [&] { w.print(); },
+      [&] { ops::concat({w, w}); },
+      [&] { ops::where(w > 0, w, w); },
+      [&] { ops::matmul(w, w); },
+      [&] { ops::top_k(w, 1); },
+      [&] { ops::cond(w, {}, [] {}, [] {}); },
+      [&] {
+        ops::while_loop(
+            {w}, [](const std::vector<Value>& v) { return v; },
+            [](const std::vector<Value>& v) { return v; });
+      },
+      [&] { ops::call(callee, {w}); },
+      [&] { ops::buffer_store(buffer, w); },
+  };
+  for (std::size_t i = 0; i < uses.size(); ++i)
+    EXPECT_THAT(uses[i], ThrowsMessage<ValueError>(text)) << i;
   for (const char* name : {"a", "b"}) {
     Graph g(name);
     auto scope = g.enter();

@@ -1,6 +1,6 @@
 #include "kiln/graph/ops/buffer.h"
 
-#include "kiln/graph/graph_state.h"
+#include "kiln/graph/current_graph.h"
 #include "kiln/graph/ops/shape.h"
 #include "kiln/graph/ops/slicing.h"
 #include "kiln/graph/promotion.h"
@@ -12,11 +12,12 @@ namespace {
 
 namespace d = graph::detail;
 
-BufferValue checked_buffer(const Value& value, std::string_view op) {
+BufferValue checked_buffer(const Value& value, std::string_view op,
+                           std::span<const Value> others = {}) {
   if (!value || !value.type().is_buffer())
     throw TypeError(format("ops.{} works on a BufferValue, got {}", op,
                            value ? value.repr() : std::string("an empty value")));
-  if (d::current_graph()->loops > 0)
+  if (d::current_graph_for(others)->loops > 0)
     throw NotImplementedError("Buffer operations are currently not supported in while loops");
   return BufferValue(value);
 }
@@ -53,7 +54,7 @@ TensorValue buffer_load(const Value& x, Location location) {
 
 void buffer_store(const Value& destination, const Value& source, Location location) {
   LocationScope at(location);
-  BufferValue buffer = checked_buffer(destination, "buffer_store");
+  BufferValue buffer = checked_buffer(destination, "buffer_store", {&source, 1});
   TensorValue tensor = source_tensor(source);
   check_devices(buffer, tensor);
   store(OpKind::buffer_store, buffer, {buffer, tensor}, {});
@@ -62,7 +63,7 @@ void buffer_store(const Value& destination, const Value& source, Location locati
 void buffer_store_slice(const Value& destination, const Value& source,
                         const std::vector<SliceIndex>& indices, Location location) {
   LocationScope at(location);
-  BufferValue buffer = checked_buffer(destination, "buffer_store_slice");
+  BufferValue buffer = checked_buffer(destination, "buffer_store_slice", {&source, 1});
   TensorValue tensor = source_tensor(source);
   for (const SliceIndex& index : indices) {
     if (std::holds_alternative<NewAxis>(index))

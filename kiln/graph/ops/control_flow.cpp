@@ -1,8 +1,9 @@
 #include "kiln/graph/ops/control_flow.h"
 
-#include "kiln/graph/graph_state.h"
+#include "kiln/graph/current_graph.h"
 #include "kiln/graph/op_info.h"
 #include "kiln/graph/promotion.h"
+#include "kiln/graph/symbols.h"
 #include "kiln/graph/weight.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -151,13 +152,13 @@ std::vector<Value> while_loop(const std::vector<TensorValueLike>& initial_values
   LocationScope at(location);
   if (initial_values.empty())
     throw ValueError("While loops must have at least one iteration value.");
-  auto& graph = *d::current_graph();
   std::vector<Value> operands;
   std::vector<Type> types;
   for (const TensorValueLike& value : initial_values) {
     operands.push_back(strong(value));
     types.push_back(operands.back().type());
   }
+  auto& graph = *d::current_graph();
   std::vector<Region> regions(2);
   std::vector<Chains> arguments(2);  // the chain arguments of each region
   for (std::size_t i = 0; i < 2; ++i) {
@@ -217,39 +218,6 @@ std::vector<Value> while_loop(const std::vector<TensorValueLike>& initial_values
 
 namespace {
 
-Dim substitute(const Dim& dim, const std::map<std::string, Dim>& symbols) {
-  if (dim.is_static()) return dim;
-  Dim sum = 0;
-  for (const DimTerm& term : dim.terms()) {
-    Dim product = term.coefficient;
-    for (const DimAtom& atom : term.atoms) {
-      if (!atom.is_symbol()) {
-        product =
-            product *
-            substitute(atom.numerator, symbols).floor_div(substitute(atom.denominator, symbols));
-      } else {
-        auto it = symbols.find(atom.symbol);
-        product = product * (it != symbols.end() ? it->second : Dim(atom.symbol));
-      }
-    }
-    sum = sum + product;
-  }
-  return sum;
-}
-
-Type substitute(const Type& type, const std::map<std::string, Dim>& symbols) {
-  if (!type.is_tensor() && !type.is_buffer()) return type;
-  Type result = type;
-  auto replace = [&](ShapedType& shaped) {
-    for (Dim& dim : shaped.shape) dim = substitute(dim, symbols);
-  };
-  if (auto* tensor = std::get_if<TensorType>(&result))
-    replace(*tensor);
-  else
-    replace(std::get<BufferType>(result));
-  return result;
-}
-
 std::string signature(const Graph& callee) {
   std::vector<std::string> inputs, outputs;
   for (const Value& input : callee.inputs()) inputs.push_back(input.type().repr());
@@ -257,12 +225,31 @@ std::string signature(const Graph& callee) {
   return format("{}({}) -> ({})", callee.name(), join(inputs, ", "), join(outputs, ", "));
 }
 
+/// Sizes that only running the callee tells are others at each call, so each call has names of its
+/// own for them.
+void name_own_symbols(const d::GraphState& graph, const d::GraphState& callee,
+                      const std::vector<Type>& outputs, Substitution& symbols) {
+  std::set<std::string> taken = graph.symbols;
+  for (const auto& [symbol, dim] : symbols)
+    for (std::string& used : dim.parameters()) taken.insert(std::move(used));
+  for (const Type& type : outputs) {
+    if (type.is_opaque()) continue;
+    for (const std::string& symbol : type.shaped().shape.parameters()) {
+      if (!callee.own_symbols.count(symbol) || symbols.count(symbol)) continue;
+      std::string name = symbol;
+      for (int i = 1; taken.count(name); ++i) name = format("{}_{}", symbol, i);
+      taken.insert(name);
+      symbols.emplace(symbol, Dim(name));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Value> call(const Graph& callee, const std::vector<Value>& args,
                         const CallOptions& options, Location location) {
   LocationScope at(location);
-  auto& graph = *d::current_graph();
+  auto& graph = *d::current_graph_for(args);
   const auto& target = callee.state();
   if (!callee.is_subgraph() || target->module != graph.module)
     throw ValueError(
@@ -274,14 +261,9 @@ std::vector<Value> call(const Graph& callee, const std::vector<Value>& args,
     throw ValueError(format("Expected {} args to call to {}, got {}.\n    {}",
                             callee.inputs().size(), callee.name(), args.size(), signature(callee)));
   // The callee's symbols are solved from dims that are a lone symbol; all dims must then agree.
-  std::map<std::string, Dim> symbols;
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    const Type expected = callee.inputs()[i].type(), given = args[i].type();
-    if (expected.index() != given.index() || expected.is_opaque()) continue;
-    const Shape &dims = expected.shaped().shape, &actual = given.shaped().shape;
-    for (std::size_t k = 0; k < dims.size() && k < actual.size(); ++k)
-      if (dims[k].is_symbolic()) symbols.try_emplace(dims[k].name(), actual[k]);
-  }
+  Substitution symbols;
+  for (std::size_t i = 0; i < args.size(); ++i)
+    bind_symbols(callee.inputs()[i].type(), args[i].type(), symbols);
   for (std::size_t i = 0; i < args.size(); ++i) {
     const Type expected = substitute(callee.inputs()[i].type(), symbols);
     if (expected != args[i].type())
@@ -291,6 +273,7 @@ std::vector<Value> call(const Graph& callee, const std::vector<Value>& args,
                  i, callee.name(), expected.repr(), args[i].type().repr(), signature(callee)));
   }
   std::vector<Value> operands = args;
+  name_own_symbols(graph, *target, outputs, symbols);
   std::vector<Type> types;
   for (const Type& type : outputs) types.push_back(substitute(type, symbols));
   for (DeviceRef device : target->chain_devices) {
