@@ -1,28 +1,11 @@
 #include "kiln/graph/location.h"
 
-#include <cstdlib>
-#include <string_view>
+#include "kiln/support/debug_settings.h"
 
 namespace kiln::graph {
 namespace {
 
 std::atomic<LocationProvider> provider{nullptr};
-
-bool listed_in_environment() {
-  const char* value = std::getenv("KILN_DEBUG");
-  std::string_view list = value ? value : "";
-  while (!list.empty()) {
-    const std::size_t comma = std::min(list.find(','), list.size());
-    if (list.substr(0, comma) == "source-tracebacks") return true;
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
-  return false;
-}
-
-std::atomic<bool>& tracebacks() {
-  static std::atomic<bool> on{listed_in_environment()};
-  return on;
-}
 
 struct Active {
   bool set = false;
@@ -34,8 +17,10 @@ thread_local Active active;
 }  // namespace
 
 void set_location_provider(LocationProvider p) { provider = p; }
-bool source_tracebacks() { return tracebacks(); }
-void set_source_tracebacks(bool on) { tracebacks() = on; }
+bool source_tracebacks() { return kiln::detail::source_tracebacks.load(std::memory_order_relaxed); }
+void set_source_tracebacks(bool on) {
+  debug_settings().set("source-tracebacks", on ? "true" : "false");
+}
 
 LocationScope::LocationScope(const Location& location) : outermost_(!active.set) {
   if (!outermost_) return;

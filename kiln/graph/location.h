@@ -18,8 +18,7 @@ using LocationProvider = ir::SourceLocation (*)(bool full);
 /// For the whole process; null removes it.
 void set_location_provider(LocationProvider provider);
 
-/// Whether every op records the full call stack. Initially on when the environment variable
-/// KILN_DEBUG lists "source-tracebacks".
+/// Whether every op records the full call stack: the debug setting `source-tracebacks`.
 bool source_tracebacks();
 void set_source_tracebacks(bool on);
 

@@ -100,7 +100,7 @@ void check(std::span<const std::byte> elf, const std::string& name) {
     for (const std::string& library : facts.needed)
       if (!may_need(library)) refuse(format("it needs the library {}", library));
   } catch (const ValueError& error) {
-    refuse(error.what());
+    refuse(error.message());
   }
 }
 

@@ -1,8 +1,22 @@
 #include "kiln/support/error.h"
 
+#include "kiln/support/debug_settings.h"
 #include "kiln/support/format.h"
+#include "kiln/support/stack_trace.h"
 
 namespace kiln {
+
+Error::Error(std::string message) : std::runtime_error(message), message_(std::move(message)) {
+  if (!detail::stack_trace_on_error.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  stack_ = stack_trace(1);
+  set_message(std::move(message_));
+}
+
+void Error::set_message(std::string message) {
+  message_ = std::move(message);
+  if (!stack_.empty()) text_ = format("{}\nNative stack, innermost first:\n{}", message_, stack_);
+}
 
 void throw_internal_error(const char* condition, const char* file, int line,
                           const std::string& detail) {

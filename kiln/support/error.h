@@ -9,16 +9,22 @@ namespace kiln {
 /// what was asked, what was found, what to do. `add_note` appends a line on the way up.
 class Error : public std::runtime_error {
  public:
-  explicit Error(std::string message) : std::runtime_error(message), message_(std::move(message)) {}
-  const char* what() const noexcept override { return message_.c_str(); }
+  explicit Error(std::string message);
+  /// The message, and behind it the native stack of the throw when the debug setting
+  /// `stack-trace-on-error` is on.
+  const char* what() const noexcept override {
+    return text_.empty() ? message_.c_str() : text_.c_str();
+  }
   const std::string& message() const noexcept { return message_; }
   /// Appends `note` as a line of its own, such as "While compiling graph 'encoder'.".
-  void add_note(const std::string& note) { message_ += "\n" + note; }
+  void add_note(const std::string& note) { set_message(message_ + "\n" + note); }
   /// Replaces the message, for errors that are quoted inside a larger sentence.
-  void set_message(std::string message) { message_ = std::move(message); }
+  void set_message(std::string message);
 
  private:
   std::string message_;
+  std::string stack_;  // empty: not recorded
+  std::string text_;   // both together; empty without a stack
 };
 
 /// A value outside its domain, mismatching sizes, out of memory, a device that cannot be opened.

@@ -250,8 +250,8 @@ Safetensors load_safetensors(std::span<const std::string> paths) {
         header = read_header({reinterpret_cast<const char*>(mapping->data) + 8, header_length});
         covered = check_offsets(header);
       } catch (const ValueError& error) {
-        if (std::string_view(error.what()).starts_with(format("'{}' is truncated", file))) throw;
-        throw ValueError(format("'{}' is not a valid safetensors file: {}", file, error.what()));
+        if (std::string_view(error.message()).starts_with(format("'{}' is truncated", file))) throw;
+        throw ValueError(format("'{}' is not a valid safetensors file: {}", file, error.message()));
       }
       const std::uint64_t data_begin = 8 + header_length;
       const std::uint64_t needed = data_begin + std::min(covered, UINT64_MAX - data_begin);

@@ -3,7 +3,6 @@
 #include "bindings.h"
 #include "engine_casters.h"
 #include "kiln/engine/debug_config.h"
-#include "kiln/graph/location.h"
 
 namespace kiln::python {
 namespace {
@@ -14,19 +13,13 @@ using engine::PrintStyle;
 /// The process-wide settings; Python holds no object of its own.
 struct DebugObject {
   DebugConfig& config() const { return engine::debug_config(); }
-  /// The graph layer has its own copy of one setting.
-  void changed() const { graph::set_source_tracebacks(config().source_tracebacks()); }
 };
 
 void def_flag(nb::class_<DebugObject>& cls, const char* name, bool (DebugConfig::*get)() const,
               void (DebugConfig::*set)(bool), const char* doc) {
   cls.def_prop_rw(
       name, [get](const DebugObject& d) { return (d.config().*get)(); },
-      [set](DebugObject& d, bool on) {
-        (d.config().*set)(on);
-        d.changed();
-      },
-      doc);
+      [set](DebugObject& d, bool on) { (d.config().*set)(on); }, doc);
 }
 
 void def_text(nb::class_<DebugObject>& cls, const char* name,
@@ -51,11 +44,12 @@ void bind_engine_debug(nb::module_& m) {
   def_flag(cls, "nan_check", &D::nan_check, &D::set_nan_check,
            "Check every op's floats for NaN and infinities; takes effect at compile.");
   def_flag(cls, "uninitialized_read_check", &D::uninitialized_read_check,
-           &D::set_uninitialized_read_check, "Report reads of fresh device memory.");
+           &D::set_uninitialized_read_check,
+           "Report reads of fresh device memory; not on the CPU.");
   def_flag(cls, "device_sync_mode", &D::device_sync_mode, &D::set_device_sync_mode,
-           "Every device operation waits.");
+           "Every call that enqueues work waits for it.");
   def_flag(cls, "queue_order", &D::queue_order, &D::set_queue_order,
-           "Unordered uses of one buffer on two queues are errors.");
+           "Unordered uses of one buffer on two queues are errors; not on the CPU.");
   def_flag(cls, "stack_trace_on_error", &D::stack_trace_on_error, &D::set_stack_trace_on_error,
            "Native stack trace with every error.");
   def_flag(cls, "stack_trace_on_crash", &D::stack_trace_on_crash, &D::set_stack_trace_on_crash,
@@ -70,7 +64,7 @@ void bind_engine_debug(nb::module_& m) {
   def_text(cls, "ir_output_dir", &D::ir_output_dir, &D::set_ir_output_dir,
            "Receives the IR after each stage of a compile.");
   def_text(cls, "profiling_output_path", &D::profiling_output_path, &D::set_profiling_output_path,
-           "The file of profiles.");
+           "The file of profiles; nothing writes any yet.");
   cls.def_prop_rw(
          "print_style", [](const DebugObject& d) { return d.config().print_style(); },
          [](DebugObject& d, Any style) {
@@ -79,13 +73,7 @@ void bind_engine_debug(nb::module_& m) {
                                           : engine::print_style_from_string(str_of(style)));
          },
          "What sessions print with that were not told.")
-      .def(
-          "reset",
-          [](const DebugObject& d) {
-            d.config().reset();
-            d.changed();
-          },
-          "Back to the defaults.");
+      .def("reset", [](const DebugObject& d) { d.config().reset(); }, "Back to the defaults.");
   m.attr("_debug") = nb::cast(DebugObject());
   m.attr("InferenceSession").attr("debug") = m.attr("_debug");
 }

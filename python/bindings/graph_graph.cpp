@@ -6,7 +6,6 @@
 
 #include "bindings.h"
 #include "graph_values.h"
-#include "kiln/engine/debug_config.h"
 #include "kiln/graph/location.h"
 #include "kiln/graph/weight.h"
 #include "kiln/support/error.h"
@@ -201,10 +200,7 @@ void bind_graph_graph(nb::module_& m) {
   nb::class_<GraphDebug>(m, "_GraphDebug", "Debug switches of all graphs.")
       .def_prop_rw(
           "source_tracebacks", [](const GraphDebug&) { return graph::source_tracebacks(); },
-          [](GraphDebug&, bool on) {
-            engine::debug_config().set_source_tracebacks(on);
-            graph::set_source_tracebacks(on);
-          },
+          [](GraphDebug&, bool on) { graph::set_source_tracebacks(on); },
           "Whether every op records the full call stack.");
   nb::class_<DeviceChains>(m, "_DeviceChains", "Chains of a graph by device.")
       .def("__getitem__", [](const DeviceChains& chains, DeviceLike device) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <system_error>
 
+#include "kiln/support/debug_settings.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
@@ -77,6 +78,8 @@ std::uint64_t CpuQueue::enqueue(Work work) {
   submitted_.store(value, std::memory_order_release);
   lock.unlock();
   work_added_.notify_one();
+  if (kiln::detail::device_sync_mode.load(std::memory_order_relaxed)) [[unlikely]]
+    synchronize();
   return value;
 }
 
