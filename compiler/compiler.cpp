@@ -9,6 +9,7 @@
 
 #include "compiler/codegen/host.h"
 #include "compiler/codegen/object.h"
+#include "compiler/ir_output.h"
 #include "compiler/kernels/builder.h"
 #include "compiler/kernels/merge.h"
 #include "compiler/link.h"
@@ -23,6 +24,9 @@ namespace kiln::compiler {
 namespace ir = graph::ir;
 
 namespace {
+
+/// Elements of a constant up to which its values are written out for people.
+constexpr std::int64_t kShownConstant = 16;
 
 std::string kernel_name(const Kernel& kernel) {
   std::string name = kernel.kind == Kernel::Kind::pack ? "pack" : "";
@@ -51,9 +55,13 @@ struct UniqueKernel {
 class Compilation {
  public:
   Compilation(const ir::Module& module, const runtime::CompileOptions& options)
-      : options_(options), isa_(resolve_isa(options.cpu_target)), module_(ir::clone(module)) {}
+      : options_(options),
+        isa_(resolve_isa(options.cpu_target)),
+        module_(ir::clone(module)),
+        output_(options.ir_output_dir) {}
 
   runtime::ArtifactContents run() {
+    write_graphs("module");
     for (const auto& graph : module_->graphs)
       if (!graph->is_subgraph) graphs_.push_back(graph.get());
     for (ir::Graph* graph : graphs_) {
@@ -74,10 +82,31 @@ class Compilation {
     contents.constants = constants_.take();
     contents.locations = locations_.take();
     contents.plan_json = plan();
+    if (output_.enabled())
+      output_.write(output_.reserve(), "plan", "json",
+                    nlohmann::json::parse(contents.plan_json).dump(2));
     return contents;
   }
 
  private:
+  /// Writes the module as it is now.
+  void write_graphs(const std::string& stage) const {
+    if (output_.enabled())
+      output_.write(output_.reserve(), stage, "txt",
+                    ir::to_text(*module_, {.elide_constants_above = kShownConstant}));
+  }
+
+  /// Compiles one LLVM module; `number` is that of its first file.
+  std::vector<std::byte> emit(llvm::Module& module, int number) const {
+    if (!output_.enabled()) return emit_object(module, isa_);
+    const std::string name(module.getName());
+    output_.write(number, name, "ll", module_text(module));
+    std::string optimized;
+    std::vector<std::byte> object = emit_object(module, isa_, &optimized);
+    output_.write(number + 1, name + ".optimized", "ll", optimized);
+    return object;
+  }
+
   void report(const std::string& what) {
     std::lock_guard lock(progress_mutex_);
     if (options_.progress && !options_.progress({done_, total_, what})) cancelled_ = true;
@@ -86,9 +115,11 @@ class Compilation {
 
   Program make_program(ir::Graph& graph) {
     inline_calls(graph);
+    write_graphs(graph.name + ".inlined");
     if (!options_.nan_check) find_attention(graph);
     expand(graph);
     remove_dead_ops(graph);
+    write_graphs(graph.name + ".expanded");
     Program program = build_program(graph, isa_, constants_, options_.nan_check);
     if (!options_.nan_check) merge_kernels(program);
     for (std::vector<Step>* steps : {&program.init, &program.run})
@@ -119,6 +150,7 @@ class Compilation {
     std::vector<std::vector<std::byte>> objects(unique_.size() + 1);
     std::vector<std::string> exported;
     make_hosts(contents, objects.back(), exported);
+    const int number = output_.reserve(2 * static_cast<int>(unique_.size()));
     std::atomic<std::size_t> next{0};
     std::mutex mutex;
     std::exception_ptr failure;
@@ -129,7 +161,7 @@ class Compilation {
           llvm::LLVMContext context;
           auto module = make_module(context, unique_[i].symbol, isa_);
           emit_kernel(*module, isa_, *unique_[i].kernel, *unique_[i].program, unique_[i].symbol);
-          objects[i] = emit_object(*module, isa_);
+          objects[i] = emit(*module, number + 2 * static_cast<int>(i));
           std::lock_guard lock(progress_mutex_);
           ++done_;
         } catch (...) {
@@ -157,6 +189,7 @@ class Compilation {
       const Program& program = *programs_[g];
       runtime::GraphSignature signature = signature_of_graph(program);
       MemoryPlan plan = plan_memory(program);
+      memory_.push_back(memory_of(program, plan));
       signature.run_symbol = format("kiln_run_{}", g);
       emit_entry(*module, isa_, program, program.run, plan, symbols_, locations_,
                  signature.run_symbol);
@@ -170,7 +203,7 @@ class Compilation {
       add_weights(program, signature, contents);
       contents.graphs.push_back(std::move(signature));
     }
-    object = emit_object(*module, isa_);
+    object = emit(*module, output_.reserve(2));
   }
 
   static runtime::TensorSignature tensor_signature(const std::string& name,
@@ -249,6 +282,25 @@ class Compilation {
     return (kernel.kind == Kernel::Kind::matmul ? "Epilogue(" : "Fused(") + parts + ")";
   }
 
+  /// Temporaries by the slot they share, and those whose size only running tells.
+  static nlohmann::json memory_of(const Program& program, const MemoryPlan& plan) {
+    auto text_of = [&](const Tensor& tensor) {
+      return format("{} {}", tensor.dtype.name(), graph::Shape(tensor.shape).to_string());
+    };
+    nlohmann::json slots = nlohmann::json::array();
+    for (const MemoryPlan::Slot& slot : plan.slots) {
+      nlohmann::json tensors = nlohmann::json::array();
+      for (int id : slot.tensors)
+        tensors.push_back(text_of(program.tensors[static_cast<std::size_t>(id)]));
+      slots.push_back(tensors);
+    }
+    nlohmann::json unplanned = nlohmann::json::array();
+    for (const Tensor& tensor : program.tensors)
+      if (tensor.storage == Tensor::Storage::temporary && tensor.sized_by_data)
+        unplanned.push_back(text_of(tensor));
+    return {{"graph", program.graph->name}, {"slots", slots}, {"sized_by_data", unplanned}};
+  }
+
   std::string plan() const {
     nlohmann::json kernels = nlohmann::json::array();
     for (const auto& program : programs_)
@@ -273,7 +325,7 @@ class Compilation {
                              {"summary", summary(*step.kernel, ops)},
                              {"extents", extents}});
         });
-    return nlohmann::json{{"kernels", kernels}}.dump();
+    return nlohmann::json{{"kernels", kernels}, {"memory", memory_}}.dump();
   }
 
   const runtime::CompileOptions& options_;
@@ -283,6 +335,8 @@ class Compilation {
   std::vector<std::unique_ptr<Program>> programs_;
   std::vector<UniqueKernel> unique_;
   KernelSymbols symbols_;
+  IrOutput output_;
+  nlohmann::json memory_ = nlohmann::json::array();
   ConstantPool constants_;
   LocationTable locations_;
   std::mutex progress_mutex_;

@@ -100,7 +100,8 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   pipeline.run(module, modules);
 }
 
-llvm::SmallVector<char, 0> emit(llvm::Module& module, const Isa& isa, llvm::CodeGenFileType type) {
+llvm::SmallVector<char, 0> emit(llvm::Module& module, const Isa& isa, llvm::CodeGenFileType type,
+                                std::string* optimized = nullptr) {
   KILN_CHECK(x86_target() != nullptr, "this LLVM cannot emit code for x86-64");
   llvm::SmallVector<char, 0> bytes;
   std::string problems;
@@ -113,6 +114,7 @@ llvm::SmallVector<char, 0> emit(llvm::Module& module, const Isa& isa, llvm::Code
         std::unique_ptr<llvm::TargetMachine> machine = make_target_machine(isa);
         module.setDataLayout(machine->createDataLayout());
         optimize(module, *machine);
+        if (optimized != nullptr) *optimized = module_text(module);
         llvm::legacy::PassManager passes;
         llvm::raw_svector_ostream out(bytes);
         if (machine->addPassesToEmitFile(passes, out, nullptr, type, /*DisableVerify=*/true))
@@ -133,8 +135,16 @@ llvm::SmallVector<char, 0> emit(llvm::Module& module, const Isa& isa, llvm::Code
 
 }  // namespace
 
-std::vector<std::byte> emit_object(llvm::Module& module, const Isa& isa) {
-  llvm::SmallVector<char, 0> bytes = emit(module, isa, llvm::CodeGenFileType::ObjectFile);
+std::string module_text(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module.print(out, nullptr);
+  return text;
+}
+
+std::vector<std::byte> emit_object(llvm::Module& module, const Isa& isa, std::string* optimized) {
+  llvm::SmallVector<char, 0> bytes =
+      emit(module, isa, llvm::CodeGenFileType::ObjectFile, optimized);
   auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
   return {begin, begin + bytes.size()};
 }
