@@ -21,6 +21,9 @@ namespace {
 
 using namespace format_v1;
 
+/// Of kReadingMemory, what strings under way and messages take.
+constexpr std::uint64_t kReadingReserve = 256 << 10;
+
 std::string system_text(int error) { return std::generic_category().message(error); }
 
 [[noreturn]] void throw_unreadable(const std::string& path, int error) {
@@ -151,12 +154,13 @@ HeaderReport report(const std::string& name, std::span<const std::byte> prefix,
   if (header_good && major == kFormatMajor) {
     try {
       ArtifactHeader header =
-          parse_header(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+          parse_header(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
+                       file_length + kReadingMemory - kReadingReserve);
       header.format_major = major;
       header.format_minor = minor;
       out.header = std::move(header);
     } catch (const Error& error) {
-      add(format("'{}' is corrupted: {}", name, error.what()));
+      add(format("'{}' is corrupted: {}", name, error.message()));
     }
   }
   if (out.header && stated == file_length)
@@ -198,6 +202,15 @@ struct Artifact::Storage {
   Storage() = default;
   Storage(const Storage&) = delete;
 
+  /// The first `count` bytes of a file that has them.
+  void map(const OpenFile& file, const std::string& path, std::uint64_t count) {
+    if (count == 0) return;
+    void* pages = ::mmap(nullptr, count, PROT_READ, MAP_PRIVATE, file.fd, 0);
+    if (pages == MAP_FAILED) throw_unreadable(path, errno);
+    data = static_cast<std::byte*>(pages);
+    length = count;
+  }
+
   static std::shared_ptr<Storage> of_length(std::uint64_t length) {
     auto storage = std::make_shared<Storage>();
     if (length == 0) return storage;
@@ -219,42 +232,44 @@ Artifact::Artifact(std::shared_ptr<const Storage> storage, std::string name)
 
 Artifact::~Artifact() = default;
 
-void Artifact::verify(bool with_sections) {
-  HeaderReport found = report(bytes_, name_);
+namespace {
+
+/// The header of a file that is what it says. Anything else: RuntimeError.
+ArtifactHeader verified_header(std::span<const std::byte> bytes, const std::string& name,
+                               bool with_sections) {
+  HeaderReport found = report(bytes, name);
   // A newer format may mean anything by the sections, so that comes before what they hold.
   if (!found.reasons.empty()) throw RuntimeError(found.reasons.front());
-  header_ = std::move(*found.header);
-  if (!with_sections) return;
-  std::uint64_t end = kPrefixBytes + get(bytes_.data() + 12, 4);
-  for (const SectionInfo& info : header_.sections) {
+  if (!with_sections) return std::move(*found.header);
+  std::uint64_t end = kPrefixBytes + get(bytes.data() + 12, 4);
+  for (const SectionInfo& info : found.header->sections) {
     const std::uint64_t section_end = info.offset + info.length;
-    if (checksum(bytes_.subspan(end, section_end - end)) != info.checksum)
+    if (checksum(bytes.subspan(end, section_end - end)) != info.checksum)
       throw RuntimeError(
-          format("'{}' is corrupted: the checksum of section {} does not match", name_, info.kind));
+          format("'{}' is corrupted: the checksum of section {} does not match", name, info.kind));
     end = section_end;
   }
+  return std::move(*found.header);
 }
+
+}  // namespace
 
 std::shared_ptr<const Artifact> Artifact::read(const std::string& path) {
   OpenFile file(path);
   auto storage = std::make_shared<Storage>();
-  if (file.length > 0) {
-    void* pages = ::mmap(nullptr, file.length, PROT_READ, MAP_PRIVATE, file.fd, 0);
-    if (pages == MAP_FAILED) throw_unreadable(path, errno);
-    storage->data = static_cast<std::byte*>(pages);
-    storage->length = file.length;
-  }
+  storage->map(file, path, file.length);
   std::shared_ptr<Artifact> artifact(new Artifact(std::move(storage), path));
-  artifact->verify(true);
+  artifact->header_ = verified_header(artifact->bytes_, artifact->name_, true);
   return artifact;
 }
 
 std::shared_ptr<const Artifact> Artifact::from_bytes(std::span<const std::byte> bytes,
                                                      const std::string& name) {
+  ArtifactHeader header = verified_header(bytes, name, true);
   auto storage = Storage::of_length(bytes.size());
-  if (!bytes.empty()) std::memcpy(storage->data, bytes.data(), bytes.size());
+  std::memcpy(storage->data, bytes.data(), bytes.size());
   std::shared_ptr<Artifact> artifact(new Artifact(std::move(storage), name));
-  artifact->verify(true);
+  artifact->header_ = std::move(header);
   return artifact;
 }
 
@@ -265,7 +280,7 @@ std::shared_ptr<const Artifact> Artifact::from_layout(const Layout& layout, std:
     if (!piece.bytes.empty())
       std::memcpy(storage->data + piece.offset, piece.bytes.data(), piece.bytes.size());
   std::shared_ptr<Artifact> artifact(new Artifact(std::move(storage), std::move(name)));
-  artifact->verify(false);
+  artifact->header_ = verified_header(artifact->bytes_, artifact->name_, false);
   return artifact;
 }
 
@@ -382,6 +397,10 @@ namespace {
 class PublishedFile {
  public:
   explicit PublishedFile(const std::string& path) : path_(path) {
+    // A rename would put a file in the place of a device or a pipe.
+    struct stat status;
+    if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+      throw RuntimeError(format("cannot write '{}': it is no regular file", path));
     static std::atomic<unsigned> counter{0};
     temporary_ = format("{}.{}.{}.tmp", path, ::getpid(), counter.fetch_add(1));
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -474,11 +493,10 @@ HeaderReport read_header(const std::string& path) {
   OpenFile file(path);
   std::byte prefix[kPrefixBytes];
   const std::size_t got = file.read_at(path, 0, prefix);
-  std::vector<std::byte> header;
+  Artifact::Storage mapped;
   return report(path, std::span(prefix).first(got), file.length, [&](std::uint64_t length) {
-    header.resize(length);
-    header.resize(file.read_at(path, kPrefixBytes, header));
-    return std::span<const std::byte>(header);
+    mapped.map(file, path, kPrefixBytes + length);
+    return mapped.bytes().subspan(kPrefixBytes);
   });
 }
 

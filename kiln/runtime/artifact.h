@@ -137,6 +137,8 @@ struct CarriedWeight {
   std::span<const std::byte> bytes;
 };
 
+struct HeaderReport;
+
 /// A compiled artifact: the bytes of a MEF, in memory or mapped from a file. Immutable; shared by
 /// the compiled models and models made from it.
 class Artifact {
@@ -186,10 +188,10 @@ class Artifact {
 
  private:
   struct Storage;
+  friend HeaderReport read_header(const std::string& path);
   Artifact(std::shared_ptr<const Storage> storage, std::string name);
   static std::shared_ptr<const Artifact> from_layout(const format_v1::Layout& layout,
                                                      std::string name);
-  void verify(bool with_sections);
 
   std::shared_ptr<const Storage> storage_;
   std::span<const std::byte> bytes_;

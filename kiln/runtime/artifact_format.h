@@ -28,11 +28,15 @@ constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
+/// What reading a file may allocate beyond its length before all checks have passed.
+inline constexpr std::uint64_t kReadingMemory = 1 << 20;
+
 /// The header as JSON with sorted keys.
 std::string header_text(const ArtifactHeader& header);
 /// Reads and checks a header; what does not depend on the file around it. Malformed: ValueError
-/// with a clause that says what is wrong.
-ArtifactHeader parse_header(std::string_view text);
+/// with a clause that says what is wrong. So is a header whose contents would take more than
+/// `memory` bytes.
+ArtifactHeader parse_header(std::string_view text, std::uint64_t memory);
 
 /// The text of the section `locations`.
 std::string locations_text(const std::vector<ProgramLocation>& locations);

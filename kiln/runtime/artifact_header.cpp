@@ -62,15 +62,50 @@ json tensors_to_json(const std::vector<TensorSignature>& tensors) {
 
 [[noreturn]] void invalid(const std::string& reason) { throw ValueError(reason); }
 
-// A rough bound on what a header may say, so that memory stays in proportion to it.
-constexpr std::size_t kMaxNames = 1 << 16;
+constexpr std::size_t kMaxNames = 1 << 16;     // entries of one list
+constexpr std::size_t kLongestName = 1 << 14;  // bytes
+constexpr std::size_t kMaxDimParts = 256;      // terms and atoms of one dim
+constexpr std::uint64_t kDimPartBytes = 512;   // of a term or atom, with what ordering them takes
+constexpr std::uint64_t kSymbolCheckBytes = 128;  // of a graph's symbol, in the sets that check it
+constexpr std::uint64_t kSymbolTextCopies = 8;    // of a symbol's name, for the same
+
+/// Reads the JSON of a header and counts what it allocates. A few bytes of JSON can ask for many of
+/// memory, so a file could otherwise make its reader allocate a multiple of its length.
+class HeaderReader : public JsonReader {
+ public:
+  HeaderReader(std::string_view text, std::uint64_t memory)
+      : JsonReader(text, kLongestName), left_(memory) {}
+
+  /// Called before the bytes are allocated.
+  void charge(std::uint64_t bytes) {
+    if (bytes > left_) fail("a header that would take more memory than its file may");
+    left_ -= bytes;
+  }
+  /// The next string, to be kept.
+  std::string kept_string() {
+    std::string text = string();
+    if (text.capacity() > std::string().capacity()) charge(text.capacity() + 1);
+    return text;
+  }
+  /// Counts the parts of one dim, and of the dims in it.
+  void begin_dim() { dim_parts_ = 0; }
+  void add_dim_part() {
+    if (++dim_parts_ > kMaxDimParts) fail("a dim with too many terms");
+    charge(kDimPartBytes);
+  }
+
+ private:
+  std::uint64_t left_;
+  std::size_t dim_parts_ = 0;
+};
 
 template <typename Read>
-auto read_list(JsonReader& reader, Read read) {
+auto read_list(HeaderReader& reader, Read read) {
   using Item = decltype(read());
   std::vector<Item> items;
   const std::size_t count = reader.count_elements();
   if (count > kMaxNames) reader.fail("a list with too many entries");
+  reader.charge(count * sizeof(Item));
   items.reserve(count);
   for (reader.begin_array(); reader.next_element();) items.push_back(read());
   return items;
@@ -79,7 +114,7 @@ auto read_list(JsonReader& reader, Read read) {
 /// Reads an object whose keys rise, so that none comes twice. `member` returns false for a key that
 /// it does not know, which is skipped. All of `required` must be there.
 template <typename Member>
-void read_object(JsonReader& reader, std::initializer_list<std::string_view> required,
+void read_object(HeaderReader& reader, std::initializer_list<std::string_view> required,
                  Member member) {
   std::string key;
   std::string previous;
@@ -97,13 +132,21 @@ void read_object(JsonReader& reader, std::initializer_list<std::string_view> req
   reader.fail(format("one of the keys {} is missing", join(required, ", ")));
 }
 
-graph::Dim read_dim(JsonReader& reader, int depth);
+graph::Dim read_dim(HeaderReader& reader, int depth);
 
-graph::DimAtom read_atom(JsonReader& reader, int depth) {
+/// A symbol's name; what is no identifier: ValueError.
+std::string read_symbol(HeaderReader& reader) {
+  reader.add_dim_part();
+  std::string name = reader.string();
+  reader.charge(kSymbolTextCopies * name.size());
+  (void)graph::Dim(name);
+  return name;
+}
+
+graph::DimAtom read_atom(HeaderReader& reader, int depth) {
   graph::DimAtom atom;
   if (reader.peek() == JsonReader::Kind::string) {
-    atom.symbol = reader.string();
-    (void)graph::Dim(atom.symbol);  // refuses what is no identifier
+    atom.symbol = read_symbol(reader);
     return atom;
   }
   reader.begin_array();
@@ -115,13 +158,13 @@ graph::DimAtom read_atom(JsonReader& reader, int depth) {
   return atom;
 }
 
-graph::Dim read_dim(JsonReader& reader, int depth) {
+graph::Dim read_dim(HeaderReader& reader, int depth) {
   if (depth > 8) reader.fail("a dim is nested too deeply");
   switch (reader.peek()) {
     case JsonReader::Kind::number:
       return graph::Dim(reader.integer());
     case JsonReader::Kind::string:
-      return graph::Dim(reader.string());
+      return graph::Dim(read_symbol(reader));
     case JsonReader::Kind::array:
       break;
     default:
@@ -131,6 +174,7 @@ graph::Dim read_dim(JsonReader& reader, int depth) {
   bool symbolic = false;
   for (reader.begin_array(); reader.next_element();) {
     graph::DimTerm term;
+    reader.add_dim_part();
     reader.begin_array();
     if (!reader.next_element()) reader.fail("a term needs a coefficient");
     term.coefficient = reader.integer();
@@ -143,17 +187,20 @@ graph::Dim read_dim(JsonReader& reader, int depth) {
   return graph::Dim(std::move(polynomial));
 }
 
-graph::Shape read_shape(JsonReader& reader) {
+graph::Shape read_shape(HeaderReader& reader) {
   graph::Shape shape;
   for (reader.begin_array(); reader.next_element();) {
     if (shape.size() >= graph::kMaxRank) reader.fail("a shape has too many axes");
+    // A vector grows by doubling and holds the old elements beside the new ones meanwhile.
+    reader.charge(3 * sizeof(graph::Dim));
+    reader.begin_dim();
     shape.push_back(read_dim(reader, 0));
     if (shape.back().is_static() && shape.back().value() < 0) reader.fail("a dim is negative");
   }
   return shape;
 }
 
-DType read_dtype(JsonReader& reader) {
+DType read_dtype(HeaderReader& reader) {
   const std::string name = reader.string();
   try {
     return DType::from_name(name);
@@ -162,7 +209,7 @@ DType read_dtype(JsonReader& reader) {
   }
 }
 
-graph::DeviceRef read_device(JsonReader& reader) {
+graph::DeviceRef read_device(HeaderReader& reader) {
   const std::string text = reader.string();
   for (graph::DeviceKind kind : {graph::DeviceKind::cpu, graph::DeviceKind::gpu}) {
     const std::string_view label = kind == graph::DeviceKind::cpu ? "cpu:" : "gpu:";
@@ -174,19 +221,19 @@ graph::DeviceRef read_device(JsonReader& reader) {
   reader.fail(format("unknown device '{}'", text));
 }
 
-std::uint32_t read_index(JsonReader& reader) {
+std::uint32_t read_index(HeaderReader& reader) {
   const std::uint64_t value = reader.unsigned_integer();
   if (value > UINT32_MAX) reader.fail("an index is too large");
   return static_cast<std::uint32_t>(value);
 }
 
-std::string read_name(JsonReader& reader) {
-  std::string name = reader.string();
+std::string read_name(HeaderReader& reader) {
+  std::string name = reader.kept_string();
   if (name.find('\0') != std::string::npos) reader.fail("a name contains a zero byte");
   return name;
 }
 
-TensorSignature read_tensor(JsonReader& reader) {
+TensorSignature read_tensor(HeaderReader& reader) {
   TensorSignature tensor{.dtype = DType::bool_};
   read_object(reader, {"device", "dtype", "name", "shape"}, [&](const std::string& key) {
     if (key == "device")
@@ -206,7 +253,7 @@ TensorSignature read_tensor(JsonReader& reader) {
   return tensor;
 }
 
-GraphSignature read_graph(JsonReader& reader) {
+GraphSignature read_graph(HeaderReader& reader) {
   GraphSignature graph;
   read_object(reader, {"inputs", "name", "outputs", "prepared", "run", "symbols", "weights"},
               [&](const std::string& key) {
@@ -223,7 +270,10 @@ GraphSignature read_graph(JsonReader& reader) {
                 else if (key == "run")
                   graph.run_symbol = read_name(reader);
                 else if (key == "symbols")
-                  graph.symbols = read_list(reader, [&] { return read_name(reader); });
+                  graph.symbols = read_list(reader, [&] {
+                    reader.charge(kSymbolCheckBytes);
+                    return read_name(reader);
+                  });
                 else if (key == "weights")
                   graph.weights = read_list(reader, [&] { return read_index(reader); });
                 else if (key == "writes_inputs")
@@ -235,7 +285,7 @@ GraphSignature read_graph(JsonReader& reader) {
   return graph;
 }
 
-WeightSignature read_weight(JsonReader& reader) {
+WeightSignature read_weight(HeaderReader& reader) {
   WeightSignature weight{.dtype = DType::bool_};
   read_object(reader, {"align", "device", "dtype", "name", "shape"}, [&](const std::string& key) {
     if (key == "align")
@@ -257,7 +307,7 @@ WeightSignature read_weight(JsonReader& reader) {
   return weight;
 }
 
-CpuTarget read_target(JsonReader& reader) {
+CpuTarget read_target(HeaderReader& reader) {
   CpuTarget target;
   read_object(reader, {"cpu", "features", "level", "triple"}, [&](const std::string& key) {
     if (key == "cpu")
@@ -275,7 +325,7 @@ CpuTarget read_target(JsonReader& reader) {
   return target;
 }
 
-AcceleratorTarget read_accelerator(JsonReader& reader) {
+AcceleratorTarget read_accelerator(HeaderReader& reader) {
   AcceleratorTarget target;
   read_object(reader, {"api", "arch"}, [&](const std::string& key) {
     if (key == "api")
@@ -289,14 +339,14 @@ AcceleratorTarget read_accelerator(JsonReader& reader) {
   return target;
 }
 
-std::uint64_t read_checksum(JsonReader& reader) {
+std::uint64_t read_checksum(HeaderReader& reader) {
   const std::string digits = reader.string();
   if (digits.size() != 16 || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
     reader.fail("a checksum is not 16 hexadecimal digits");
   return std::stoull(digits, nullptr, 16);
 }
 
-SectionInfo read_section(JsonReader& reader) {
+SectionInfo read_section(HeaderReader& reader) {
   SectionInfo section;
   read_object(reader, {"checksum", "graph", "kind", "length", "offset"},
               [&](const std::string& key) {
@@ -421,14 +471,14 @@ std::string header_text(const ArtifactHeader& header) {
   }
 }
 
-ArtifactHeader parse_header(std::string_view text) {
+ArtifactHeader parse_header(std::string_view text, std::uint64_t memory) {
   // The first pass only checks, so that nothing is allocated for what is not JSON.
   JsonReader checker(text);
   checker.skip();
   checker.finish();
 
   ArtifactHeader header;
-  JsonReader reader(text);
+  HeaderReader reader(text, memory);
   read_object(reader,
               {"created_at", "graphs", "kernels", "kiln", "runtime_interface", "sections",
                "targets", "weights"},

@@ -5,6 +5,7 @@
 #include "kiln/runtime/abi.h"
 #include "kiln/runtime/artifact_format.h"
 #include "kiln/runtime/checksum.h"
+#include "kiln/support/environment.h"
 #include "kiln/support/format.h"
 
 namespace kiln::runtime {
@@ -102,9 +103,7 @@ Layout lay_out(ArtifactHeader header, std::vector<SectionSource> sections) {
 }
 
 Layout lay_out(const ArtifactContents& contents, std::vector<std::string>& storage) {
-  const char* setting = std::getenv("KILN_MEF_IR");
-  const std::string_view keep = setting == nullptr ? "" : setting;
-  const bool with_ir = keep != "0" && keep != "false" && keep != "no" && keep != "off";
+  const bool with_ir = environment_flag("KILN_MEF_IR", true);
 
   ArtifactHeader header;
   header.kiln_version = KILN_VERSION;

@@ -204,10 +204,21 @@ void JsonReader::scan_string(Sink&& sink) {
 
 std::string JsonReader::string() {
   struct Sink {
+    const JsonReader& reader;
     std::string value;
-    void raw(std::string_view text) { value += text; }
-    void code(std::uint32_t code) { append_utf8(value, code); }
-  } sink;
+    void raw(std::string_view text) {
+      value += text;
+      check();
+    }
+    void code(std::uint32_t code) {
+      append_utf8(value, code);
+      check();
+    }
+    void check() const {
+      if (value.size() > reader.longest_)
+        reader.fail(format("a string of more than {} bytes", reader.longest_));
+    }
+  } sink{*this, {}};
   scan_string(sink);
   return std::move(sink.value);
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -30,7 +31,10 @@ class JsonReader {
  public:
   enum class Kind { object, array, string, number, boolean, null };
 
-  explicit JsonReader(std::string_view text) : text_(text) {}
+  /// A key or string that is read and has more than `longest` bytes fails; skipped ones may.
+  explicit JsonReader(std::string_view text,
+                      std::size_t longest = std::numeric_limits<std::size_t>::max())
+      : text_(text), longest_(longest) {}
 
   /// The kind of the next value.
   Kind peek();
@@ -72,6 +76,7 @@ class JsonReader {
   void scan_string(Sink&& sink);
 
   std::string_view text_;
+  std::size_t longest_;
   std::size_t position_ = 0;
   int depth_ = 0;
   bool first_ = false;  // nothing was read yet in the innermost object or array

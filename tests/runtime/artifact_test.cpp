@@ -11,6 +11,7 @@
 
 #include "kiln/runtime/abi.h"
 #include "kiln/runtime/checksum.h"
+#include "kiln/runtime/image.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "programs.h"
@@ -360,6 +361,9 @@ bool look_at(std::span<const std::byte> bytes) {
     (void)artifact->location(0);
     for (const GraphSignature& graph : artifact->header().graphs)
       (void)artifact->kernel_summaries(graph.name);
+    const auto image = load_image(artifact);
+    for (const GraphSignature& graph : artifact->header().graphs)
+      (void)image->symbol(graph.run_symbol);
     return true;
   } catch (const RuntimeError& error) {
     EXPECT_THAT(error.what(), HasSubstr("'m.mef'"));
