@@ -1,7 +1,5 @@
 #include "kiln/engine/compile.h"
 
-#include <cstdlib>
-
 #include "kiln/driver/virtual_device.h"
 #include "kiln/engine/compile_cache.h"
 #include "kiln/engine/compiler_library.h"
@@ -10,6 +8,7 @@
 #include "kiln/runtime/abi.h"
 #include "kiln/runtime/checksum.h"
 #include "kiln/runtime/host_cpu.h"
+#include "kiln/support/environment.h"
 #include "kiln/support/format.h"
 
 namespace kiln::engine {
@@ -39,8 +38,7 @@ std::string cache_key(const graph::ir::Module& module, const runtime::CompileOpt
     if (graph->body) append_constants(*graph->body, text);
   text += format("\n{}\n{}\n{}\n{}\n", KILN_VERSION, KILN_ABI_VERSION, compiler_identity(),
                  options.nan_check);
-  const char* keep_ir = std::getenv("KILN_MEF_IR");
-  text += format("{}\n{}\n", keep_ir != nullptr ? keep_ir : "", options.cpu_target);
+  text += format("{}\n{}\n", environment_flag("KILN_MEF_IR", true), options.cpu_target);
   if (options.cpu_target.empty()) text += format("{}\n", join(runtime::host_features(), ","));
   const runtime::Digest digest = runtime::digest(std::as_bytes(std::span(text)));
   return format("{:016x}{:016x}", digest.high, digest.low);

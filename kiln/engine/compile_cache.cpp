@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 
+#include "kiln/support/environment.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 
@@ -15,23 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : nullptr;
-}
-
-bool switched_off() {
-  const char* value = variable("KILN_CACHE");
-  if (value == nullptr) return false;
-  std::string text = value;
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text == "0" || text == "false" || text == "no" || text == "off";
-}
-
 std::string chosen_folder() {
-  if (const char* folder = variable("KILN_CACHE_DIR")) return folder;
-  if (const char* caches = variable("XDG_CACHE_HOME")) return std::string(caches) + "/kiln";
-  if (const char* home = variable("HOME")) return std::string(home) + "/.cache/kiln";
+  if (const auto folder = environment("KILN_CACHE_DIR")) return *folder;
+  if (const auto caches = environment("XDG_CACHE_HOME")) return *caches + "/kiln";
+  if (const auto home = environment("HOME")) return *home + "/.cache/kiln";
   return "";
 }
 
@@ -49,7 +36,7 @@ bool usable(const std::string& folder) {
 }  // namespace
 
 CompileCache::CompileCache(std::uint64_t budget) : budget_(budget) {
-  if (switched_off()) return;
+  if (!environment_flag("KILN_CACHE", true)) return;
   std::string folder = chosen_folder();
   if (!folder.empty() && usable(folder)) folder_ = std::move(folder);
 }

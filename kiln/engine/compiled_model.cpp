@@ -3,13 +3,20 @@
 #include <istream>
 #include <iterator>
 
-#include "kiln/engine/pending_artifact.h"
-
 namespace kiln::engine {
 
-CompiledModel::CompiledModel(std::shared_ptr<const runtime::Artifact> artifact)
-    : pending_(std::make_shared<PendingArtifact>()) {
-  pending_->set(std::move(artifact));
+CompiledArtifact::CompiledArtifact(std::shared_ptr<const runtime::Artifact> made)
+    : artifact(std::move(made)) {
+  for (const auto& graph : artifact->header().graphs) metadata.push_back(metadata_of(graph));
+}
+
+CompiledModel::CompiledModel(std::shared_ptr<const runtime::Artifact> artifact) {
+  pending_.set_result(CompiledArtifact(std::move(artifact)));
+}
+
+const CompiledArtifact& CompiledModel::made() const {
+  pending_.wait();
+  return pending_.result();
 }
 
 void CompiledModel::export_mef(const std::string& path) const { artifact()->write(path); }
@@ -36,18 +43,20 @@ std::vector<std::string> CompiledModel::names() const {
   return names;
 }
 
-const std::vector<ModelMetadata>& CompiledModel::metadata() const { return pending_->metadata(); }
+const std::vector<ModelMetadata>& CompiledModel::metadata() const { return made().metadata; }
 
 MefInfo CompiledModel::info() const { return query_mef(*artifact()); }
 
-void CompiledModel::wait() const { pending_->wait(); }
+void CompiledModel::wait() const { (void)made(); }
 
-bool CompiledModel::done() const { return pending_->done(); }
+bool CompiledModel::done() const { return pending_.done(); }
 
-std::exception_ptr CompiledModel::exception() const { return pending_->exception(); }
+std::exception_ptr CompiledModel::exception() const {
+  return pending_.done() ? pending_.exception() : nullptr;
+}
 
 const std::shared_ptr<const runtime::Artifact>& CompiledModel::artifact() const {
-  return pending_->artifact();
+  return made().artifact;
 }
 
 CompiledModel read(const std::string& path) { return CompiledModel(runtime::Artifact::read(path)); }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kiln/engine/async_value.h"
 #include "kiln/engine/mef_info.h"
 #include "kiln/engine/tensor_spec.h"
 #include "kiln/engine/weights_registry.h"
@@ -14,7 +15,13 @@
 
 namespace kiln::engine {
 
-class PendingArtifact;
+/// An artifact and what it says about its graphs.
+struct CompiledArtifact {
+  explicit CompiledArtifact(std::shared_ptr<const runtime::Artifact> made);
+
+  std::shared_ptr<const runtime::Artifact> artifact;
+  std::vector<ModelMetadata> metadata;
+};
 
 /// A compiled artifact: one or more graphs for stated targets, without weights. A small value;
 /// copies share the artifact, which outlives the session that made it. It is initialised by
@@ -49,10 +56,13 @@ class CompiledModel {
   const std::shared_ptr<const runtime::Artifact>& artifact() const;
 
   explicit CompiledModel(std::shared_ptr<const runtime::Artifact> artifact);
-  explicit CompiledModel(std::shared_ptr<PendingArtifact> pending) : pending_(std::move(pending)) {}
+  explicit CompiledModel(AsyncValue<CompiledArtifact> pending) : pending_(std::move(pending)) {}
 
  private:
-  std::shared_ptr<PendingArtifact> pending_;
+  /// Waits and throws what the compile failed with.
+  const CompiledArtifact& made() const;
+
+  AsyncValue<CompiledArtifact> pending_;
 };
 
 /// Reads a MEF. Unreadable content: RuntimeError that says what is wrong. Neither the target's

@@ -8,8 +8,8 @@
 
 #include "kiln/driver/virtual_device.h"
 #include "kiln/engine/compile.h"
+#include "kiln/engine/mef_store.h"
 #include "kiln/engine/model_state.h"
-#include "kiln/engine/pending_artifact.h"
 #include "kiln/support/format.h"
 #include "kiln/support/thread_pool.h"
 
@@ -97,6 +97,7 @@ struct InferenceSession::State {
   int threads = 1;
   std::shared_ptr<runtime::PrintSettings> print = std::make_shared<runtime::PrintSettings>();
   std::mutex compiling;
+  std::shared_ptr<MefStore> store;  // null: none
 
   bool has(const graph::DeviceRef& device) const {
     for (const driver::Device& own : devices)
@@ -114,6 +115,13 @@ InferenceSession::InferenceSession(std::vector<driver::Device> devices, SessionO
     throw ValueError(
         format("num_threads must not be negative, but it is {}.", *options.num_threads));
   debug().check_assert_level();
+  if (!options.precompiled_mefs.empty() && !options.export_mefs.empty())
+    throw ValueError(
+        "A session either reads precompiled MEFs or exports them: give precompiled_mefs or "
+        "export_mefs, not both.");
+  if (!options.precompiled_mefs.empty())
+    state_->store = MefStore::precompiled(options.precompiled_mefs);
+  if (!options.export_mefs.empty()) state_->store = MefStore::exporting(options.export_mefs);
   devices.push_back(driver::CPU());
   bool with_host = false;
   for (const driver::Device& device : devices) {
@@ -147,20 +155,50 @@ CompiledModel InferenceSession::compile(const std::string& path, const CompileSe
   return read(path);
 }
 
-CompiledModel InferenceSession::compile_async(const graph::ir::Module& module,
-                                              const CompileSettings& settings) const {
-  auto pending = std::make_shared<PendingArtifact>();
-  // The caller may change or drop the module while it is compiled.
-  std::shared_ptr<const graph::ir::Module> copy = graph::ir::clone(module);
-  background().run([pending, copy = std::move(copy), state = state_, progress = settings.progress] {
+namespace {
+
+/// What `make` returns, once it has run on a thread of its own.
+CompiledModel in_background(std::function<std::shared_ptr<const runtime::Artifact>()> make) {
+  const AsyncValue<CompiledArtifact> pending;
+  background().run([pending, make = std::move(make)] {
     try {
-      const std::lock_guard lock(state->compiling);
-      pending->set(compile_module(*copy, state->threads, progress));
+      pending.set_result(CompiledArtifact(make()));
     } catch (...) {
-      pending->set_exception(std::current_exception());
+      pending.set_exception(std::current_exception());
     }
   });
-  return CompiledModel(std::move(pending));
+  return CompiledModel(pending);
+}
+
+}  // namespace
+
+CompiledModel InferenceSession::compile_async(const graph::ir::Module& module,
+                                              const CompileSettings& settings) const {
+  // The caller may change or drop the module while it is compiled.
+  std::shared_ptr<const graph::ir::Module> copy = graph::ir::clone(module);
+  return in_background([copy = std::move(copy), state = state_, progress = settings.progress] {
+    const std::lock_guard lock(state->compiling);
+    return compile_module(*copy, state->threads, progress);
+  });
+}
+
+CompiledModel InferenceSession::compile_async(const std::string& path,
+                                              const CompileSettings&) const {
+  return in_background([path] { return runtime::Artifact::read(path); });
+}
+
+CompiledModel InferenceSession::compile_reusing_mefs(const graph::ir::Module& module,
+                                                     const CompileSettings& settings) const {
+  if (state_->store == nullptr) return compile(module, settings);
+  if (!state_->store->is_exporting()) return CompiledModel(state_->store->find(module));
+  CompiledModel compiled = compile(module, settings);
+  state_->store->add(module, *compiled.artifact());
+  return compiled;
+}
+
+CompiledModel InferenceSession::compile_reusing_mefs(const graph::Graph& graph,
+                                                     const CompileSettings& settings) const {
+  return compile_reusing_mefs(*graph.extract(), settings);
 }
 
 // ---- init --------------------------------------------------------------------------------------
@@ -218,6 +256,58 @@ std::vector<std::pair<std::string, Model>> InferenceSession::init_all(
     models.emplace_back(artifact->header().graphs[i].name,
                         state_->make_model(artifact, i, registry));
   return models;
+}
+
+namespace {
+
+template <typename T, std::size_t N>
+T from_name(std::string_view what, std::string_view name,
+            const std::pair<std::string_view, T> (&choices)[N]) {
+  std::vector<std::string_view> names;
+  for (const auto& [choice, value] : choices) {
+    if (choice == name) return value;
+    names.push_back(choice);
+  }
+  throw TypeError(format("Invalid {} ({}). Please use one of: {}", what, name, join(names, ", ")));
+}
+
+constexpr std::pair<std::string_view, LogLevel> kLogLevels[] = {
+    {"NOTSET", LogLevel::NOTSET},    {"TRACE", LogLevel::TRACE},     {"DEBUG", LogLevel::DEBUG},
+    {"INFO", LogLevel::INFO},        {"WARNING", LogLevel::WARNING}, {"ERROR", LogLevel::ERROR},
+    {"CRITICAL", LogLevel::CRITICAL}};
+constexpr std::pair<std::string_view, AssertLevel> kAssertLevels[] = {{"NONE", AssertLevel::NONE},
+                                                                      {"WARN", AssertLevel::WARN},
+                                                                      {"SAFE", AssertLevel::SAFE},
+                                                                      {"ALL", AssertLevel::ALL}};
+constexpr std::pair<std::string_view, SplitKReductionPrecision> kPrecisions[] = {
+    {"ACCUM", SplitKReductionPrecision::ACCUM}, {"OUTPUT", SplitKReductionPrecision::OUTPUT}};
+constexpr std::pair<std::string_view, GpuProfilingMode> kProfilingModes[] = {
+    {"off", GpuProfilingMode::off},
+    {"on", GpuProfilingMode::on},
+    {"detailed", GpuProfilingMode::detailed}};
+
+}  // namespace
+
+LogLevel kernel_log_level_from_string(std::string_view name) {
+  return from_name("log level", name, kLogLevels);
+}
+AssertLevel assert_level_from_string(std::string_view name) {
+  return from_name("assert level", name, kAssertLevels);
+}
+SplitKReductionPrecision split_k_reduction_precision_from_string(std::string_view name) {
+  return from_name("precision", name, kPrecisions);
+}
+GpuProfilingMode gpu_profiling_mode_from_string(std::string_view name) {
+  return from_name("profiling mode", name, kProfilingModes);
+}
+
+void InferenceSession::set_kernel_log_level(LogLevel level) const {
+  debug_settings().set_from_text("op-log-level", kiln::to_string(level));
+}
+
+void InferenceSession::set_kernel_assert_level(AssertLevel level) const {
+  for (const auto& [name, value] : kAssertLevels)
+    if (value == level) debug_settings().set_from_text("assert-level", name);
 }
 
 void InferenceSession::set_debug_print_options(PrintStyle style, int precision,

@@ -30,6 +30,9 @@ inline std::uint64_t hash64(std::string_view text, std::uint64_t seed = 0) {
 Hash128 hash128(const void* data, std::size_t size);
 inline Hash128 hash128(std::string_view text) { return hash128(text.data(), text.size()); }
 
+/// SHA-256 as 64 lower-case hexadecimal digits.
+std::string sha256(std::string_view text);
+
 /// XXH3 of content that comes in pieces. `add` of a text or list also adds its length, so that
 /// neighbouring fields cannot run together.
 class Hasher {

@@ -51,6 +51,10 @@ void bind_info(nb::module_& m) {
       .def("__repr__", [](const runtime::CpuTarget& t) {
         return "CpuTarget(triple='" + t.triple + "', cpu='" + t.cpu + "')";
       });
+  nb::class_<runtime::AcceleratorTarget>(m, "AcceleratorTarget",
+                                         "An accelerator that code was made for.")
+      .def_ro("api", &runtime::AcceleratorTarget::api, "Such as 'cuda'.")
+      .def_ro("arch", &runtime::AcceleratorTarget::arch, "Such as 'sm_90'.");
   nb::class_<MefInfo>(m, "MefInfo", "What a MEF is made for and whether it could be loaded here.")
       .def_ro("readable", &MefInfo::readable, "Magic, length and header checksum are good.")
       .def_ro("compatible", &MefInfo::compatible, "It could be loaded here.")
@@ -59,6 +63,7 @@ void bind_info(nb::module_& m) {
       .def_ro("kiln_version", &MefInfo::kiln_version, "The kiln that wrote it.")
       .def_ro("runtime_interface", &MefInfo::runtime_interface, "Its runtime interface.")
       .def_ro("targets", &MefInfo::targets, "Processors it holds code for.")
+      .def_ro("accelerators", &MefInfo::accelerators, "Accelerators it holds code for.")
       .def_ro("graphs", &MefInfo::graphs, "Its graphs.")
       .def_ro("weights", &MefInfo::weights, "The weights it needs.")
       .def_ro("custom_kernels", &MefInfo::custom_kernels, "Kernels of user libraries.")

@@ -21,6 +21,7 @@ using engine::CompileSettings;
 using engine::InferenceSession;
 using engine::PrintStyle;
 using engine::WeightsRegistry;
+using kiln::LogLevel;
 
 /// What `compile` and `load` take. A graph is copied out, so that other threads may go on building.
 using Source = std::variant<std::unique_ptr<graph::ir::Module>, CompiledModel, std::string>;
@@ -113,29 +114,117 @@ void set_debug_print_options(const InferenceSession& session, Any style, Any pre
   session.set_debug_print_options(chosen, is_int ? nb::cast<int>(precision) : 6, folder);
 }
 
+/// An enum's value, or what its name stands for.
+template <typename T>
+T choice(nb::handle object, T (*from_name)(std::string_view)) {
+  if (nb::isinstance<T>(object)) return nb::cast<T>(object);
+  return from_name(PyUnicode_Check(object.ptr()) ? nb::cast<std::string>(object) : repr_of(object));
+}
+
+/// Kernels in files of their own are compiled by a part that this kiln lacks.
+void refuse_extensions(nb::handle extensions) {
+  if (extensions.is_none() || (PySequence_Check(extensions.ptr()) && nb::len(extensions) == 0))
+    return;
+  throw NotImplementedError(
+      "custom_extensions: this kiln cannot compile kernel libraries; build the graph of kiln's own "
+      "ops.");
+}
+
+void def_settings(nb::class_<InferenceSession>& cls) {
+  cls.def("set_debug_print_options", &set_debug_print_options, nb::arg("style") = "COMPACT",
+          nb::arg("precision") = 6, nb::arg("output_directory") = nb::none(),
+          "How `print` ops of this session's models show tensors.")
+      .def(
+          "set_kernel_log_level",
+          [](const InferenceSession& s, Any level) {
+            s.set_kernel_log_level(choice(level, engine::kernel_log_level_from_string));
+          },
+          nb::arg("level"), "Which lines kernels of user libraries log; kiln's own ops log none.")
+      .def(
+          "set_kernel_assert_level",
+          [](const InferenceSession& s, Any level) {
+            s.set_kernel_assert_level(choice(level, engine::assert_level_from_string));
+          },
+          nb::arg("level"),
+          "Which checks are compiled into kernels of user libraries; those of kiln's own ops are "
+          "in "
+          "at every level.")
+      .def(
+          "set_split_k_reduction_precision",
+          [](const InferenceSession& s, Any precision) {
+            s.set_split_k_reduction_precision(
+                choice(precision, engine::split_k_reduction_precision_from_string));
+          },
+          nb::arg("precision"),
+          "How accelerators keep partial sums; kernels of the CPU do not split K.")
+      .def(
+          "gpu_profiling",
+          [](const InferenceSession& s, Any mode) {
+            s.gpu_profiling(choice(mode, engine::gpu_profiling_mode_from_string));
+          },
+          nb::arg("mode"), "Markers for an accelerator's profiler: 'off', 'on' or 'detailed'.");
+}
+
+void bind_choices(nb::module_& m) {
+  nb::enum_<LogLevel>(m, "LogLevel", "How much a line that a kernel logs matters.")
+      .value("NOTSET", LogLevel::NOTSET)
+      .value("TRACE", LogLevel::TRACE)
+      .value("DEBUG", LogLevel::DEBUG)
+      .value("INFO", LogLevel::INFO)
+      .value("WARNING", LogLevel::WARNING)
+      .value("ERROR", LogLevel::ERROR)
+      .value("CRITICAL", LogLevel::CRITICAL);
+  using engine::AssertLevel;
+  nb::enum_<AssertLevel>(m, "AssertLevel", "Run-time checks in kernels of user libraries.")
+      .value("NONE", AssertLevel::NONE)
+      .value("WARN", AssertLevel::WARN)
+      .value("SAFE", AssertLevel::SAFE)
+      .value("ALL", AssertLevel::ALL);
+  using Precision = engine::SplitKReductionPrecision;
+  nb::enum_<Precision>(m, "SplitKReductionPrecision", "How accelerators keep partial sums.")
+      .value("ACCUM", Precision::ACCUM)
+      .value("OUTPUT", Precision::OUTPUT);
+}
+
 void def_compile(nb::class_<InferenceSession>& cls) {
   cls.def(
          "compile",
-         [](const InferenceSession& s, Any model, bool fusion) {
+         [](const InferenceSession& s, Any model, Any extensions, bool fusion) {
+           refuse_extensions(extensions);
            return compiling(model, fusion, [&](const auto& what, const CompileSettings& settings) {
              return s.compile(what, settings);
            });
          },
-         nb::arg("model"), nb::kw_only(), nb::arg("tile_based_fusion") = false,
+         nb::arg("model"), nb::kw_only(), nb::arg("custom_extensions") = nb::none(),
+         nb::arg("tile_based_fusion") = false,
          "Compiles a graph or a module, or reads the MEF at a path; blocks.")
       .def(
           "compile_async",
-          [](const InferenceSession& s, Any model, bool fusion) {
+          [](const InferenceSession& s, Any model, Any extensions, bool fusion) {
+            refuse_extensions(extensions);
             const Source source = to_source(model);
-            if (auto* module = std::get_if<std::unique_ptr<graph::ir::Module>>(&source)) {
-              nb::gil_scoped_release release;
+            nb::gil_scoped_release release;
+            if (auto* module = std::get_if<std::unique_ptr<graph::ir::Module>>(&source))
               return s.compile_async(**module, {.tile_based_fusion = fusion});
-            }
             if (auto* compiled = std::get_if<CompiledModel>(&source)) return *compiled;
-            return s.compile(std::get<std::string>(source));
+            return s.compile_async(std::get<std::string>(source));
           },
-          nb::arg("model"), nb::kw_only(), nb::arg("tile_based_fusion") = false,
+          nb::arg("model"), nb::kw_only(), nb::arg("custom_extensions") = nb::none(),
+          nb::arg("tile_based_fusion") = false,
           "As `compile`, but returns at once; a failure appears at first use.")
+      .def(
+          "compile_reusing_mefs",
+          [](const InferenceSession& s, Any graph) {
+            return compiling(graph, false, [&](const auto& what, const CompileSettings& settings) {
+              if constexpr (std::is_same_v<std::decay_t<decltype(what)>, graph::ir::Module>)
+                return s.compile_reusing_mefs(what, settings);
+              else
+                return s.compile(what, settings);
+            });
+          },
+          nb::arg("graph"),
+          "Compiles through the session's folder of MEFs: reads the graph's file from "
+          "`precompiled_mefs`, or writes it to `export_mefs`.")
       .def(
           "init",
           [](const InferenceSession& s, const CompiledModel& compiled, Any registry) {
@@ -162,26 +251,30 @@ void def_compile(nb::class_<InferenceSession>& cls) {
           "A model per graph of the artifact, by name.")
       .def(
           "load",
-          [](const InferenceSession& s, Any model, Any registry, bool fusion) {
+          [](const InferenceSession& s, Any model, Any extensions, Any registry, bool fusion) {
+            refuse_extensions(extensions);
             const WeightsRegistry weights = to_registry(registry);
             return make_model(
                 compiling(model, fusion, [&](const auto& what, const CompileSettings& settings) {
                   return s.load(what, weights, settings);
                 }));
           },
-          nb::arg("model"), nb::kw_only(), nb::arg("weights_registry") = nb::none(),
-          nb::arg("tile_based_fusion") = false, "`compile` and `init`.")
+          nb::arg("model"), nb::kw_only(), nb::arg("custom_extensions") = nb::none(),
+          nb::arg("weights_registry") = nb::none(), nb::arg("tile_based_fusion") = false,
+          "`compile` and `init`.")
       .def(
           "load_all",
-          [](const InferenceSession& s, Any model, Any registry, bool fusion) {
+          [](const InferenceSession& s, Any model, Any extensions, Any registry, bool fusion) {
+            refuse_extensions(extensions);
             const WeightsRegistry weights = to_registry(registry);
             return make_models(
                 compiling(model, fusion, [&](const auto& what, const CompileSettings& settings) {
                   return s.load_all(what, weights, settings);
                 }));
           },
-          nb::arg("model"), nb::kw_only(), nb::arg("weights_registry") = nb::none(),
-          nb::arg("tile_based_fusion") = false, "`compile` and `init_all`.");
+          nb::arg("model"), nb::kw_only(), nb::arg("custom_extensions") = nb::none(),
+          nb::arg("weights_registry") = nb::none(), nb::arg("tile_based_fusion") = false,
+          "`compile` and `init_all`.");
 }
 
 }  // namespace
@@ -217,6 +310,7 @@ void bind_engine(nb::module_& m) {
 }
 
 void bind_engine_session(nb::module_& m) {
+  bind_choices(m);
   nb::class_<InferenceSession> cls(m, "InferenceSession", nb::is_weak_referenceable(), R"(
 Compiles graphs and makes models of them.
 
@@ -226,18 +320,26 @@ Compiles graphs and makes models of them.
   cls.def(
          "__init__",
          [](InferenceSession* self, const std::vector<driver::Device>& devices,
-            std::optional<int> num_threads) {
-           new (self) InferenceSession(devices, {.num_threads = num_threads});
+            std::optional<int> num_threads, Any extensions, Any precompiled, Any exported) {
+           refuse_extensions(extensions);
+           auto folder = [](nb::handle path) {
+             if (path.is_none()) return std::string();
+             if (auto text = to_path(path)) return *text;
+             throw TypeError("A folder of MEFs is a path, not " + type_text(path) + ".");
+           };
+           new (self) InferenceSession(devices, {.num_threads = num_threads,
+                                                 .precompiled_mefs = folder(precompiled),
+                                                 .export_mefs = folder(exported)});
          },
-         nb::arg("devices") = nb::tuple(), nb::arg("num_threads") = nb::none())
+         nb::arg("devices") = nb::tuple(), nb::arg("num_threads") = nb::none(), nb::kw_only(),
+         nb::arg("custom_extensions") = nb::none(), nb::arg("precompiled_mefs") = nb::none(),
+         nb::arg("export_mefs") = nb::none())
       .def_prop_ro(
           "devices", [](const InferenceSession& s) { return s.devices(); },
           "The devices, the host included.")
-      .def("set_debug_print_options", &set_debug_print_options, nb::arg("style") = "COMPACT",
-           nb::arg("precision") = 6, nb::arg("output_directory") = nb::none(),
-           "How `print` ops of this session's models show tensors.")
       .def("__repr__", &InferenceSession::repr);
   def_compile(cls);
+  def_settings(cls);
 }
 
 }  // namespace kiln::python

@@ -13,31 +13,41 @@
 array([3., 3., 3.], dtype=float32)
 """
 
+from kiln._async_value import AsyncValue
 from kiln._core.engine import (
+    AcceleratorTarget,
+    AssertLevel,
     CompiledModel,
     CpuTarget,
     DebugConfig,
     InferenceSession,
+    LogLevel,
     MefInfo,
     MefWeight,
     Model,
     ModelMetadata,
     PrintStyle,
+    SplitKReductionPrecision,
     TensorSpec,
     query_mef,
     read,
 )
 
 __all__ = [
+    "AcceleratorTarget",
+    "AssertLevel",
+    "AsyncValue",
     "CompiledModel",
     "CpuTarget",
     "DebugConfig",
     "InferenceSession",
+    "LogLevel",
     "MefInfo",
     "MefWeight",
     "Model",
     "ModelMetadata",
     "PrintStyle",
+    "SplitKReductionPrecision",
     "TensorSpec",
     "query_mef",
     "read",

@@ -6,9 +6,11 @@
 #include <sstream>
 
 #include "../runtime/programs.h"
+#include "kiln/driver/queue.h"
 #include "kiln/engine/compile_cache.h"
 #include "kiln/engine/inference_session.h"
 #include "kiln/engine/program_places.h"
+#include "kiln/graph/location.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 
@@ -213,9 +215,11 @@ TEST(DebugConfig, ReadsSettings) {
   EXPECT_TRUE(config.source_tracebacks());
   EXPECT_EQ(config.assert_level(), "warn");
   EXPECT_EQ(config.print_style(), PrintStyle::FULL);
-  EXPECT_THAT(config.apply("nonsense,nan-check=maybe,queue-order"),
+  EXPECT_THAT(config.apply("nonsense,nan-check=maybe,stack-trace-on-error"),
               ElementsAre(HasSubstr("'nonsense'"), HasSubstr("'maybe'")));
-  EXPECT_TRUE(config.queue_order());
+  EXPECT_TRUE(config.stack_trace_on_error());
+  EXPECT_THROW(config.set_queue_order(true), NotImplementedError);
+  EXPECT_THROW(config.set_uninitialized_read_check(true), NotImplementedError);
   config.reset();
   EXPECT_FALSE(config.nan_check());
   EXPECT_EQ(config.profiling_output_path(), "kiln_trace.json");
@@ -233,6 +237,55 @@ TEST(DebugConfig, WhatIsSetByHandBeatsSensible) {
   EXPECT_THAT(
       [&] { config.check_assert_level(); },
       ThrowsMessage<TypeError>(StartsWith("Invalid assert level (loud). Please use one of: ")));
+}
+
+TEST(DebugConfig, IsOneThingWithTheSettingsOfOtherLayers) {
+  DebugConfig& config = InferenceSession::debug();
+  config.set_source_tracebacks(true);
+  EXPECT_TRUE(graph::source_tracebacks());
+  graph::set_source_tracebacks(false);
+  EXPECT_FALSE(config.source_tracebacks());
+  config.set_sensible_mode(true);
+  EXPECT_FALSE(graph::source_tracebacks());  // was set by hand
+  config.reset();
+  config.set_sensible_mode(true);
+  EXPECT_TRUE(graph::source_tracebacks());
+  config.reset();
+  EXPECT_FALSE(graph::source_tracebacks());
+}
+
+TEST(DebugConfig, SyncModeBringsFailuresToTheirCall) {
+  const driver::DeviceQueue queue(driver::CPU());
+  auto fail = [] { throw KeyError("on the queue"); };
+  queue.enqueue_cpu_function(fail);
+  EXPECT_THROW(queue.synchronize(), KeyError);
+  InferenceSession::debug().set_device_sync_mode(true);
+  EXPECT_THAT([&] { queue.enqueue_cpu_function(fail); }, ThrowsMessage<KeyError>("on the queue"));
+  bool ran = false;
+  queue.enqueue_cpu_function([&] { ran = true; });
+  EXPECT_TRUE(ran);
+  InferenceSession::debug().reset();
+  queue.synchronize();
+}
+
+TEST(InferenceSession, KernelSettingsHaveNames) {
+  const InferenceSession session;
+  session.set_kernel_log_level(LogLevel::DEBUG);
+  EXPECT_EQ(session.debug().op_log_level(), "debug");
+  session.set_kernel_assert_level(AssertLevel::SAFE);
+  EXPECT_EQ(session.debug().assert_level(), "safe");
+  session.debug().reset();
+  EXPECT_EQ(kernel_log_level_from_string("WARNING"), LogLevel::WARNING);
+  EXPECT_EQ(assert_level_from_string("ALL"), AssertLevel::ALL);
+  EXPECT_EQ(split_k_reduction_precision_from_string("OUTPUT"), SplitKReductionPrecision::OUTPUT);
+  EXPECT_EQ(gpu_profiling_mode_from_string("detailed"), GpuProfilingMode::detailed);
+  EXPECT_THAT([] { (void)kernel_log_level_from_string("LOUD"); },
+              ThrowsMessage<TypeError>(
+                  "Invalid log level (LOUD). Please use one of: NOTSET, TRACE, DEBUG, INFO, "
+                  "WARNING, ERROR, CRITICAL"));
+  EXPECT_THAT(
+      [] { (void)split_k_reduction_precision_from_string("HALF"); },
+      ThrowsMessage<TypeError>("Invalid precision (HALF). Please use one of: ACCUM, OUTPUT"));
 }
 
 TEST(PrintStyles, HaveNames) {
