@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "kiln/driver/virtual_device.h"
@@ -20,15 +21,22 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 void print_line(const std::string& line) { std::printf("%s\n", line.c_str()); }
 
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    throw RuntimeError(format("The folder '{}' cannot be made: {}.", path, error.message()));
+}
+
 }  // namespace
 
 void run_command(const RunOptions& options) {
-  const engine::InferenceSession session;
+  const engine::InferenceSession session({}, {.num_threads = options.threads});
   const engine::CompiledModel compiled = open_program(session, options.file);
   const engine::Model model = make_model(session, compiled, options);
   const std::vector<driver::Buffer> inputs = make_inputs(compiled, model, options);
+  if (!options.output.empty()) make_folder(options.output);
   const auto outputs = model.execute(std::span<const driver::Buffer>(inputs));
-  if (!options.output.empty()) std::filesystem::create_directories(options.output);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::string& name = model.output_metadata()[i].name;
     print_line(format("{} = {}", name, outputs[i].to_string()));
@@ -61,6 +69,14 @@ void bench_command(const BenchOptions& options) {
   };
   const double mean =
       std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+  if (options.json) {
+    const nlohmann::json facts{
+        {"compile", compile_time},  {"init", init_time},        {"calls", options.repeat},
+        {"warmup", options.warmup}, {"minimum", times.front()}, {"median", quantile(0.5)},
+        {"p90", quantile(0.9)},     {"p99", quantile(0.99)},    {"mean", mean}};
+    print_line(facts.dump(2));
+    return;
+  }
   print_line(format("compile  {}", duration_text(compile_time)));
   print_line(format("init     {}", duration_text(init_time)));
   print_line(format("calls    {} after {} to warm up", options.repeat, options.warmup));
@@ -72,7 +88,19 @@ void bench_command(const BenchOptions& options) {
 }
 
 void compile_command(const CompileCommandOptions& options) {
-  driver::set_virtual_cpu_target(options.target);
+  if (!options.target.empty() && is_mef(options.file))
+    throw UsageError{
+        format("'{}' is compiled already, so --target cannot change what it is for; give the text "
+               "of its graphs.",
+               options.file)};
+  try {
+    driver::set_virtual_cpu_target(options.target);
+  } catch (const ValueError&) {
+    throw UsageError{
+        format("--target: '{}' is not the name of a processor of this host's family. Give a name "
+               "such as x86-64-v3, or generic for the lowest baseline.",
+               options.target)};
+  }
   const engine::InferenceSession session;
   const engine::CompiledModel compiled = open_program(session, options.file);
   if (options.weights.empty())

@@ -11,9 +11,9 @@ struct RunOptions : ProgramOptions {
 };
 
 struct BenchOptions : ProgramOptions {
-  int threads = 0;
   int warmup = 10;
   int repeat = 100;
+  bool json = false;
 };
 
 struct InspectOptions {

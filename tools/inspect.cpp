@@ -1,11 +1,9 @@
-#include <cerrno>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "kiln/runtime/image.h"
 #include "kiln/support/error.h"
+#include "kiln/support/file.h"
 #include "kiln/support/format.h"
 #include "tools/commands.h"
 
@@ -107,6 +105,21 @@ std::string tensor_line(const json& tensor) {
 
 void print_line(const std::string& line) { std::printf("%s\n", line.c_str()); }
 
+/// The temporaries of each graph, one line a piece of memory.
+void print_memory(const json& plan) {
+  const json memory = plan.value("memory", json::array());
+  for (const json& graph : memory) {
+    print_line(format("\nmemory of graph {}", graph.value("graph", "")));
+    const json slots = graph.value("slots", json::array());
+    for (const json& slot : slots)
+      print_line(format("  shared by {}", join(slot.get<std::vector<std::string>>(), ", ")));
+    const json unplanned = graph.value("sized_by_data", json::array());
+    for (const json& tensor : unplanned)
+      print_line(format("  allocated when its size is known: {}", tensor.get<std::string>()));
+    if (slots.empty() && unplanned.empty()) print_line("  no temporaries");
+  }
+}
+
 void print_text(const json& facts) {
   print_line(format("format {}, made by kiln {}, runtime interface {}",
                     facts["format_version"].get<std::string>(),
@@ -135,8 +148,7 @@ void print_text(const json& facts) {
     print_line(format("  {:<10} {:>12} bytes at {}", section["kind"].get<std::string>(),
                       section["length"].get<std::uint64_t>(),
                       section["offset"].get<std::uint64_t>()));
-  if (const auto memory = facts["plan"].find("memory"); memory != facts["plan"].end())
-    print_line("\nmemory plan\n" + memory->dump(2));
+  print_memory(facts["plan"]);
 }
 
 void extract(const runtime::Artifact& artifact, const InspectOptions& options) {
@@ -154,18 +166,14 @@ void extract(const runtime::Artifact& artifact, const InspectOptions& options) {
       throw UsageError{format("'{}' has no code for level '{}'; it has {}.", options.file,
                               options.level, join(levels, ", "))};
   }
-  std::ofstream file(options.extract, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(image.data()),
-             static_cast<std::streamsize>(image.size()));
-  file.close();
-  if (!file)
-    throw RuntimeError(
-        format("cannot write '{}': {}", options.extract, std::generic_category().message(errno)));
+  write_file(options.extract, {reinterpret_cast<const char*>(image.data()), image.size()});
 }
 
 }  // namespace
 
 void inspect_command(const InspectOptions& options) {
+  if (!options.level.empty() && options.extract.empty())
+    throw UsageError{"--level chooses what --extract writes; give --extract PATH too."};
   const engine::InferenceSession session;
   const engine::CompiledModel compiled = open_program(session, options.file);
   if (!options.extract.empty()) {

@@ -2,10 +2,12 @@
 // standard error. Exit status: 0 done, 1 failed, 2 wrong usage.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "kiln/driver/device.h"
 #include "kiln/support/error.h"
+#include "kiln/support/format.h"
 #include "tools/commands.h"
 
 namespace {
@@ -14,16 +16,43 @@ using namespace kiln::tools;
 
 constexpr const char* kFile = "a MEF, or the text of graphs, which is compiled first";
 
+void add_file(CLI::App& command, std::string& file) {
+  command.add_option("FILE", file, kFile)->type_name("")->required();
+}
+
+void add_weights(CLI::App& command, std::vector<std::string>& weights, const std::string& what) {
+  command.add_option("--weights", weights, what)->type_name("PATH")->allow_extra_args(false);
+}
+
 void add_program_options(CLI::App& command, ProgramOptions& options) {
-  command.add_option("file", options.file, kFile)->required();
-  command.add_option("--input", options.inputs, "NAME=FILE.npy; inputs not given are random")
+  add_file(command, options.file);
+  command.add_option("--input", options.inputs, "an input; those not given are random")
+      ->type_name("NAME=FILE.npy")
       ->allow_extra_args(false);
-  command.add_option("--dim", options.dims, "NAME=N; symbolic dims not given are 1")
+  command.add_option("--dim", options.dims, "a symbolic dim; those not given are 1")
+      ->type_name("NAME=N")
       ->allow_extra_args(false);
-  command.add_option("--seed", options.seed, "seed of the random inputs");
-  command.add_option("--weights", options.weights, "safetensors file or folder; may be repeated")
-      ->allow_extra_args(false);
-  command.add_option("--graph", options.graph, "which graph, for a file that holds several");
+  command.add_option("--seed", options.seed, "seed of the random inputs")->type_name("N");
+  add_weights(command, options.weights, "safetensors file or folder");
+  command.add_option("--graph", options.graph, "which graph, for a file that holds several")
+      ->type_name("NAME");
+  command.add_option("--threads", options.threads, "threads for kernels; 0: all cores")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024));
+}
+
+/// What CLI11 says, without the end of line or full stop that some of its texts have.
+std::string sentence(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
+  return text;
+}
+
+void check_command(const CLI::App& app, std::string_view given) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), given) == names.end())
+    throw UsageError{
+        kiln::format("There is no command '{}'; there are {}.", given, kiln::join(names, ", "))};
 }
 
 int run(int argc, char** argv) {
@@ -34,42 +63,56 @@ int run(int argc, char** argv) {
   RunOptions run_options;
   CLI::App* run = app.add_subcommand("run", "execute once and print the results");
   add_program_options(*run, run_options);
-  run->add_option("--output", run_options.output, "folder that receives the results as .npy files");
+  run->add_option("--output", run_options.output, "folder that receives the results as .npy files")
+      ->type_name("DIR");
 
   BenchOptions bench_options;
   CLI::App* bench =
       app.add_subcommand("bench", "measure the time of a call, of compile and of init");
   add_program_options(*bench, bench_options);
-  bench->add_option("--threads", bench_options.threads, "threads for kernels; 0: all cores")
-      ->check(CLI::Range(0, 1024));
   bench->add_option("--warmup", bench_options.warmup, "calls before the measured ones")
-      ->check(CLI::NonNegativeNumber);
+      ->type_name("N")
+      ->check(CLI::Range(0, 1 << 30));
   bench->add_option("--repeat", bench_options.repeat, "calls to measure")
+      ->type_name("N")
       ->check(CLI::Range(1, 1 << 30));
+  bench->add_flag("--json", bench_options.json, "print as JSON, times in seconds");
 
   InspectOptions inspect_options;
   CLI::App* inspect = app.add_subcommand(
       "inspect", "signature, weights, targets, fit, sections, kernels and memory plan");
-  inspect->add_option("file", inspect_options.file, kFile)->required();
+  add_file(*inspect, inspect_options.file);
   inspect->add_flag("--json", inspect_options.json, "print as JSON");
-  inspect->add_option("--extract", inspect_options.extract,
-                      "write the machine code to this file, as a shared object");
-  inspect->add_option("--level", inspect_options.level, "which code to extract, such as x86-64-v3");
+  inspect
+      ->add_option("--extract", inspect_options.extract,
+                   "write the machine code to this file, as a shared object")
+      ->type_name("PATH");
+  inspect
+      ->add_option("--level", inspect_options.level,
+                   "which code to extract, such as x86-64-v3; absent: the one for this machine")
+      ->type_name("LEVEL");
 
   CompileCommandOptions compile_options;
   CLI::App* compile = app.add_subcommand("compile", "compile the text of graphs into a MEF");
-  compile->add_option("file", compile_options.file, kFile)->required();
-  compile->add_option("-o,--output", compile_options.output, "the MEF to write")->required();
-  compile->add_option(
-      "--target", compile_options.target,
-      "processor to compile for, such as x86-64-v3 or generic; this host's if absent");
-  compile->add_option("--weights", compile_options.weights, "safetensors to store in the MEF")
-      ->allow_extra_args(false);
+  add_file(*compile, compile_options.file);
+  compile->add_option("-o,--output", compile_options.output, "the MEF to write")
+      ->type_name("OUT.mef")
+      ->required();
+  compile
+      ->add_option("--target", compile_options.target,
+                   "processor to compile for, such as x86-64-v3 or generic; this host's if absent")
+      ->type_name("CPU");
+  add_weights(*compile, compile_options.weights, "safetensors file or folder to store in the MEF");
 
+  if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::string command = "kiln";
+    for (const CLI::App* parsed : app.get_subcommands()) command += " " + parsed->get_name();
+    throw UsageError{
+        kiln::format("{}. '{} --help' lists what there is.", sentence(error.what()), command)};
   }
   if (run->parsed()) run_command(run_options);
   if (bench->parsed()) bench_command(bench_options);

@@ -1,16 +1,12 @@
 #include "tools/npy.h"
 
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
-#include <system_error>
 #include <vector>
 
 #include "kiln/dtype/element.h"
 #include "kiln/support/error.h"
+#include "kiln/support/file.h"
 #include "kiln/support/format.h"
 
 namespace kiln::tools {
@@ -147,16 +143,11 @@ std::string descr_of(DType dtype) {
 }  // namespace
 
 driver::Buffer read_npy(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path)) {
-    const std::string reason = std::generic_category().message(file ? EISDIR : errno);
-    throw FileNotFoundError(format("cannot read '{}': {}", path, reason));
-  }
-  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const std::string bytes = read_file(path);
   try {
     return parse(bytes);
   } catch (const ValueError& error) {
-    throw ValueError(format("'{}' cannot be used: {}", path, error.what()));
+    throw ValueError(format("'{}' cannot be used: {}", path, error.message()));
   }
 }
 
@@ -177,14 +168,9 @@ void write_npy(const std::string& path, const driver::Buffer& buffer) {
   head += '\0';
   head += static_cast<char>(header.size() & 0xFF);
   head += static_cast<char>(header.size() >> 8);
-  std::ofstream file(path, std::ios::binary);
-  file << head << header;
-  file.write(static_cast<const char*>(buffer.data()),
-             static_cast<std::streamsize>(buffer.byte_size()));
-  file.close();
-  if (!file)
-    throw RuntimeError(
-        format("cannot write '{}': {}", path, std::generic_category().message(errno)));
+  const std::string_view parts[] = {
+      head, header, {static_cast<const char*>(buffer.data()), buffer.byte_size()}};
+  write_file(path, parts);
 }
 
 }  // namespace kiln::tools

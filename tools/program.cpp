@@ -2,24 +2,28 @@
 
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
+#include <span>
 #include <system_error>
 
 #include "kiln/dtype/element.h"
 #include "kiln/graph/ir.h"
 #include "kiln/support/error.h"
+#include "kiln/support/file.h"
 #include "kiln/support/format.h"
 #include "kiln/weights/safetensors.h"
 #include "tools/npy.h"
 
 namespace kiln::tools {
 namespace {
+
+constexpr std::string_view kMefStart = "KILNMEF\n";
+constexpr std::string_view kTextStart = "kiln.module";
 
 /// One line on a terminal that is written over and removed in the end.
 class ProgressLine {
@@ -44,21 +48,39 @@ class ProgressLine {
   bool drawn_ = false;
 };
 
-bool is_mef(const std::string& file) {
-  char start[8] = {};
-  std::ifstream(file, std::ios::binary).read(start, sizeof start);
-  return std::memcmp(start, "KILNMEF\n", sizeof start) == 0;
+/// Neither a MEF nor text of graphs: ValueError.
+void check_text(const std::string& file, std::string_view text) {
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string::npos || !text.substr(start).starts_with(kTextStart))
+    throw ValueError(
+        format("'{}' is neither a MEF nor the text of graphs, which starts with '{} version 1'.",
+               file, kTextStart));
 }
 
-std::string read_text(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream)
-    throw RuntimeError(
-        format("cannot read '{}': {}", file, std::generic_category().message(errno)));
-  std::string text((std::istreambuf_iterator<char>(stream)), {});
-  if (stream.bad())
-    throw RuntimeError(format("cannot read '{}': {}", file, std::generic_category().message(EIO)));
-  return text;
+/// "float32 [2, 3]".
+std::string type_text(DType dtype, const graph::Shape& shape) {
+  return format("{} {}", dtype.name(), shape.to_string());
+}
+
+/// Whether a buffer may be what the signature says, dims with symbols aside.
+bool fits(const driver::Buffer& buffer, const runtime::TensorSignature& input) {
+  if (buffer.dtype() != input.dtype || buffer.shape().size() != input.shape.size()) return false;
+  for (std::size_t i = 0; i < input.shape.size(); ++i)
+    if (input.shape[i].is_static() && input.shape[i].value() != buffer.shape()[i]) return false;
+  return true;
+}
+
+/// Where a symbol's size came from, for the message when another source disagrees.
+struct Size {
+  std::int64_t value = 0;
+  std::string source;
+};
+
+void set_size(std::map<std::string, Size>& sizes, const std::string& symbol, const Size& size) {
+  const auto [known, fresh] = sizes.try_emplace(symbol, size);
+  if (!fresh && known->second.value != size.value)
+    throw ValueError(format("The dim '{}' is {} by {}, but {} by {}.", symbol, known->second.value,
+                            known->second.source, size.value, size.source));
 }
 
 void fill_random(driver::Buffer& buffer, std::mt19937_64& random) {
@@ -87,6 +109,13 @@ const runtime::GraphSignature& signature_of(const engine::CompiledModel& compile
 
 }  // namespace
 
+bool is_mef(const std::string& file) {
+  std::string start(kMefStart.size(), '\0');
+  std::ifstream(file, std::ios::binary)
+      .read(start.data(), static_cast<std::streamsize>(start.size()));
+  return start == kMefStart;
+}
+
 std::pair<std::string, std::string> split_setting(const std::string& option,
                                                   const std::string& text) {
   const std::size_t equals = text.find('=');
@@ -97,8 +126,16 @@ std::pair<std::string, std::string> split_setting(const std::string& option,
 
 engine::CompiledModel open_program(const engine::InferenceSession& session,
                                    const std::string& file) {
-  if (is_mef(file)) return engine::read(file);
-  const auto module = graph::ir::parse(read_text(file), file);
+  namespace fs = std::filesystem;
+  std::error_code error;
+  // What cannot be read is refused by the reader of MEFs, whose sentences say why.
+  if (!fs::exists(file, error) || fs::is_directory(file, error) ||
+      ::access(file.c_str(), R_OK) != 0 || (fs::is_regular_file(file, error) && is_mef(file)))
+    return engine::read(file);
+  const std::string content = read_file(file);
+  if (content.starts_with(kMefStart)) return engine::read(std::as_bytes(std::span(content)), file);
+  check_text(file, content);
+  const auto module = graph::ir::parse(content, file);
   ProgressLine progress;
   return session.compile(*module, {.progress = [&](const auto& step) { return progress(step); }});
 }
@@ -125,7 +162,7 @@ engine::Model make_model(const engine::InferenceSession& session,
 std::vector<driver::Buffer> make_inputs(const engine::CompiledModel& compiled,
                                         const engine::Model& model, const ProgramOptions& options) {
   const runtime::GraphSignature& graph = signature_of(compiled, model.name());
-  std::map<std::string, driver::Buffer> given;
+  std::map<std::string, std::pair<std::string, driver::Buffer>> given;  // file and contents
   for (const std::string& text : options.inputs) {
     const auto [name, file] = split_setting("--input", text);
     const bool known = std::any_of(graph.inputs.begin(), graph.inputs.end(),
@@ -133,23 +170,33 @@ std::vector<driver::Buffer> make_inputs(const engine::CompiledModel& compiled,
     if (!known) {
       std::vector<std::string> names;
       for (const auto& input : graph.inputs) names.push_back(input.name);
-      throw UsageError{
-          format("There is no input '{}'; the graph has {}.", name, join(names, ", "))};
+      throw UsageError{format("There is no input '{}'; the graph has {}.", name,
+                              names.empty() ? "none" : format("{}", join(names, ", ")))};
     }
-    given.insert_or_assign(name, read_npy(file));
+    if (!given.try_emplace(name, file, read_npy(file)).second)
+      throw UsageError{format("--input names '{}' twice.", name)};
   }
-  std::map<std::string, std::int64_t> symbols;
-  for (const auto& input : graph.inputs)
-    if (const auto found = given.find(input.name); found != given.end()) {
-      // A type that NumPy lacks comes as the integers that hold its bits.
-      driver::Buffer& buffer = found->second;
-      if (buffer.dtype() != input.dtype && !buffer.dtype().is_float() &&
-          buffer.dtype().size_in_bits() == input.dtype.size_in_bits() &&
-          (input.dtype == DType::bfloat16 || input.dtype.is_float8()))
-        buffer = buffer.view(input.dtype);
-      for (std::size_t i = 0; i < input.shape.size() && i < buffer.shape().size(); ++i)
-        if (input.shape[i].is_symbolic()) symbols.emplace(input.shape[i].name(), buffer.shape()[i]);
-    }
+  std::map<std::string, Size> sizes;
+  for (const auto& input : graph.inputs) {
+    const auto found = given.find(input.name);
+    if (found == given.end()) continue;
+    // A type that NumPy lacks comes as the integers that hold its bits.
+    auto& [file, buffer] = found->second;
+    if (buffer.dtype() != input.dtype && !buffer.dtype().is_float() &&
+        buffer.dtype().size_in_bits() == input.dtype.size_in_bits() &&
+        (input.dtype == DType::bfloat16 || input.dtype.is_float8()))
+      buffer = buffer.view(input.dtype);
+    const std::string source = format("--input {}={}", input.name, file);
+    if (!fits(buffer, input))
+      throw ValueError(
+          format("{} has {}, but the graph takes {}.", source,
+                 type_text(buffer.dtype(), graph::Shape(std::vector<graph::Dim>(
+                                               buffer.shape().begin(), buffer.shape().end()))),
+                 type_text(input.dtype, input.shape)));
+    for (std::size_t i = 0; i < input.shape.size(); ++i)
+      if (input.shape[i].is_symbolic())
+        set_size(sizes, input.shape[i].name(), {buffer.shape()[i], source});
+  }
   for (const std::string& text : options.dims) {
     const auto [name, value] = split_setting("--dim", text);
     std::int64_t size = 0;
@@ -160,13 +207,13 @@ std::vector<driver::Buffer> make_inputs(const engine::CompiledModel& compiled,
       throw UsageError{
           format("There is no symbolic dim '{}'; the graph has {}.", name,
                  graph.symbols.empty() ? "none" : format("{}", join(graph.symbols, ", ")))};
-    symbols.insert_or_assign(name, size);
+    set_size(sizes, name, {size, format("--dim {}", text)});
   }
   std::mt19937_64 random(options.seed);
   std::vector<driver::Buffer> inputs;
   for (const auto& input : graph.inputs) {
     if (const auto found = given.find(input.name); found != given.end()) {
-      inputs.push_back(found->second);
+      inputs.push_back(found->second.second);
       continue;
     }
     Shape shape;
@@ -174,8 +221,8 @@ std::vector<driver::Buffer> make_inputs(const engine::CompiledModel& compiled,
       if (dim.is_static()) {
         shape.push_back(dim.value());
       } else {
-        const auto symbol = symbols.find(dim.name());
-        shape.push_back(symbol == symbols.end() ? 1 : symbol->second);
+        const auto size = sizes.find(dim.name());
+        shape.push_back(size == sizes.end() ? 1 : size->second.value);
       }
     }
     driver::Buffer buffer(input.dtype, shape);

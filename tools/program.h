@@ -28,7 +28,11 @@ struct ProgramOptions {
   std::vector<std::string> inputs;   // NAME=FILE.npy
   std::vector<std::string> dims;     // NAME=N
   std::uint64_t seed = 0;
+  int threads = 0;  // for kernels; 0: all cores
 };
+
+/// Whether the file starts as a MEF does.
+bool is_mef(const std::string& file);
 
 /// Reads a MEF, or compiles IR text and shows how far that is when standard error is a terminal.
 engine::CompiledModel open_program(const engine::InferenceSession& session,
@@ -42,7 +46,8 @@ engine::Model make_model(const engine::InferenceSession& session,
                          const engine::CompiledModel& compiled, const ProgramOptions& options);
 
 /// The inputs of a call: those given as files, and random numbers of the given seed for the others.
-/// Symbolic dims come from the files, then from `dims`, else they are 1.
+/// Symbolic dims come from the files, then from `dims`, else they are 1. A file or dim that does
+/// not fit the graph: ValueError that names both.
 std::vector<driver::Buffer> make_inputs(const engine::CompiledModel& compiled,
                                         const engine::Model& model, const ProgramOptions& options);
 

@@ -262,8 +262,11 @@ class Parser : AttributeParser {
     graph->is_subgraph = lex_.accept("subgraph");
     if (lex_.accept("params")) parse_list([&] { graph->parameters.push_back(lex_.identifier()); });
     if (graph->parameters != dims.parameters())
-      lex_.fail_at(at, format("the params of graph '{}' are not the symbols of its inputs, [{}]",
-                              graph->name, join(dims.parameters(), ", ")));
+      lex_.fail_at(
+          at, format("the params of graph '{}' must be the symbols of its inputs; {}", graph->name,
+                     dims.parameters().empty() ? "it has none, so leave params out"
+                                               : format("write \"params [{}]\" behind its results",
+                                                        join(dims.parameters(), ", "))));
     parse_graph_attributes(*graph);
     parse_block(*graph->body);
     const Op* end = graph->terminator();

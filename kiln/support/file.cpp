@@ -76,7 +76,37 @@ std::uint64_t file_size(const std::string& path) {
 
 bool file_exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
+namespace {
+
+/// 0, or what the system says.
+int write_all(int fd, std::span<const std::string_view> parts) {
+  for (std::string_view part : parts) {
+    while (!part.empty()) {
+      const ssize_t written = write(fd, part.data(), part.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return errno;
+      part.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  return 0;
+}
+
+/// Whether `path` is a device or a pipe, which a rename would put a file in the place of.
+bool is_special(const std::string& path) {
+  struct stat status{};
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+}  // namespace
+
 void write_file(const std::string& path, std::span<const std::string_view> parts) {
+  if (is_special(path)) {
+    const Descriptor file(open_retrying(path.c_str(), O_WRONLY));
+    if (file.fd < 0) throw_file_error(path, "could not be written", errno);
+    if (const int error = write_all(file.fd, parts); error != 0)
+      throw_file_error(path, "could not be written", error);
+    return;
+  }
   std::string temporary = path + ".XXXXXX";
   const Descriptor file(mkostemp(temporary.data(), O_CLOEXEC));
   if (file.fd < 0) throw_file_error(path, "could not be written", errno);
@@ -84,14 +114,7 @@ void write_file(const std::string& path, std::span<const std::string_view> parts
     unlink(temporary.c_str());
     throw_file_error(path, "could not be written", error);
   };
-  for (std::string_view part : parts) {
-    while (!part.empty()) {
-      const ssize_t written = write(file.fd, part.data(), part.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail(errno);
-      part.remove_prefix(static_cast<std::size_t>(written));
-    }
-  }
+  if (const int error = write_all(file.fd, parts); error != 0) fail(error);
   // mkostemp makes private files; a new file gets what open() would have given it.
   const mode_t mask = umask(0);
   umask(mask);

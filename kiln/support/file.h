@@ -20,7 +20,7 @@ std::uint64_t file_size(const std::string& path);
 bool file_exists(const std::string& path);
 
 /// Replaces the file as a whole: writes beside it, then renames, so that readers see the old or the
-/// new content and a crash leaves the old one.
+/// new content and a crash leaves the old one. Devices and pipes are written to as they are.
 void write_file(const std::string& path, std::span<const std::string_view> parts);
 inline void write_file(const std::string& path, std::string_view content) {
   write_file(path, std::span<const std::string_view>(&content, 1));
