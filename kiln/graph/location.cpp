@@ -1,11 +1,30 @@
 #include "kiln/graph/location.h"
 
+#include <fstream>
+
 #include "kiln/support/debug_settings.h"
 
 namespace kiln::graph {
 namespace {
 
 std::atomic<LocationProvider> provider{nullptr};
+
+/// The line of a source file, or a text that says that there is none.
+std::string source_line(const std::string& file, int number) {
+  std::ifstream stream(file);
+  std::string line;
+  for (int i = 0; i < number; ++i)
+    if (!std::getline(stream, line)) return "(source line not available)";
+  const std::size_t first = line.find_first_not_of(" \t");
+  return first == std::string::npos ? "(source line not available)" : line.substr(first);
+}
+
+/// A full traceback has a line of source for every frame, which also tells it from a lone place.
+ir::SourceLocation with_source_lines(std::vector<ir::SourceFrame> frames) {
+  for (ir::SourceFrame& frame : frames)
+    if (frame.text.empty()) frame.text = source_line(frame.file, frame.line);
+  return std::make_shared<const std::vector<ir::SourceFrame>>(std::move(frames));
+}
 
 struct Active {
   bool set = false;
@@ -41,6 +60,7 @@ ir::SourceLocation current_location() {
   if (!location && active.set)
     location = std::make_shared<std::vector<ir::SourceFrame>>(std::vector<ir::SourceFrame>{
         {active.location.file_name(), static_cast<int>(active.location.line()), ""}});
+  if (location && source_tracebacks()) location = with_source_lines(*location);
   if (active.set) active.made = location;
   return location;
 }

@@ -222,7 +222,7 @@ std::string TensorValueLike::repr() const {
 
 TensorValue detail::strong_tensor(const TensorValueLike& value) {
   if (const TensorValue* tensor = value.tensor()) {
-    if (tensor->weight_state()) (void)current_graph_for({tensor, 1});
+    if (tensor->weight_state()) (void)current_graph_for({static_cast<const Value*>(tensor), 1});
     return *tensor;
   }
   if (const auto* dim = std::get_if<Dim>(&value.variant()))

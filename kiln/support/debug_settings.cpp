@@ -67,7 +67,8 @@ struct Choices {
   }
 };
 
-constexpr Choices kLogLevels{{"", "notset", "trace", "debug", "info", "warning", "error", "critical"}};
+constexpr Choices kLogLevels{
+    {"", "notset", "trace", "debug", "info", "warning", "error", "critical"}};
 constexpr Choices kAssertLevels{{"", "none", "warn", "safe", "all"}};
 constexpr Choices kPrintStyles{{"COMPACT", "FULL", "BINARY", "BINARY_MAX_CHECKPOINT", "NONE"}};
 

@@ -27,6 +27,7 @@ using graph::TensorType;
 using graph::TensorValue;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 namespace ops = graph::ops;
@@ -198,6 +199,32 @@ TEST_F(Compile, ShowsItsStages) {
   // A second compile goes on behind the first.
   (void)session.compile(scaled_exp(2));
   EXPECT_EQ(names("stages/here").size(), 2 * files.size());
+}
+
+TEST_F(Compile, QuotesTheTracebackOfTheProgram) {
+  const std::vector<graph::Type> types = {TensorType(DType::float32, {"n"}, DeviceRef::CPU()),
+                                          TensorType(DType::int64, {"m"}, DeviceRef::CPU())};
+  auto failure = [&] {
+    Graph graph("lookup", {.input_types = types});
+    {
+      auto scope = graph.enter();
+      graph.output(ops::gather(graph.inputs()[0].tensor(), graph.inputs()[1].tensor(), 0));
+    }
+    const Model model = InferenceSession().load(graph);
+    const Buffer x = Buffer::zeros({3}, DType::float32);
+    const Buffer index = Buffer::copy_of(std::vector<std::int64_t>{9}, {1});
+    try {
+      (void)model(x, index);
+    } catch (const ValueError& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  EXPECT_THAT(failure(), AllOf(HasSubstr("compile_test.cpp:"), Not(HasSubstr("Source Traceback:")),
+                               HasSubstr("set KILN_DEBUG=source-tracebacks")));
+  InferenceSession::debug().set_source_tracebacks(true);
+  EXPECT_THAT(failure(), AllOf(HasSubstr("Source Traceback:\n"), HasSubstr("compile_test.cpp:"),
+                               HasSubstr("\n\nerror: gather: index 9 is out of bounds")));
 }
 
 TEST_F(Compile, SaysWhenStagesCannotBeWritten) {

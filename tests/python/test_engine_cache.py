@@ -24,7 +24,8 @@ PROGRAM = """
         set_virtual_cpu_target(target)
     if "nan-check" in options:
         InferenceSession.debug.nan_check = True
-    graph = Graph("cached", lambda x: ops.exp(x) * scale + np.array([1, 2], np.float32), [TensorType(DType.float32, ["n", 2], CPU())])
+    rows = TensorType(DType.float32, ["n", 2], CPU())
+    graph = Graph("cached", lambda x: ops.exp(x) * scale + np.array([1, 2], np.float32), [rows])
     model = InferenceSession(num_threads=2 if "threads" in options else None).load(graph)
     print(model(np.ones((1, 2), np.float32))[0].to_numpy().tolist())
     maps = open("/proc/self/maps").read()

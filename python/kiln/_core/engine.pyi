@@ -155,6 +155,17 @@ class CpuTarget:
 
     def __repr__(self) -> str: ...
 
+class AcceleratorTarget:
+    """An accelerator that code was made for."""
+
+    @property
+    def api(self) -> str:
+        """Such as 'cuda'."""
+
+    @property
+    def arch(self) -> str:
+        """Such as 'sm_90'."""
+
 class MefInfo:
     """What a MEF is made for and whether it could be loaded here."""
 
@@ -185,6 +196,10 @@ class MefInfo:
     @property
     def targets(self) -> list[CpuTarget]:
         """Processors it holds code for."""
+
+    @property
+    def accelerators(self) -> list[AcceleratorTarget]:
+        """Accelerators it holds code for."""
 
     @property
     def graphs(self) -> list[ModelMetadata]:
@@ -236,6 +251,41 @@ def read(source: object | None) -> CompiledModel:
 def query_mef(source: object | None, devices: object | None = None) -> MefInfo:
     """What a MEF is made for, from its header alone."""
 
+class LogLevel(enum.Enum):
+    """How much a line that a kernel logs matters."""
+
+    NOTSET = 0
+
+    TRACE = 1
+
+    DEBUG = 2
+
+    INFO = 3
+
+    WARNING = 4
+
+    ERROR = 5
+
+    CRITICAL = 6
+
+class AssertLevel(enum.Enum):
+    """Run-time checks in kernels of user libraries."""
+
+    NONE = 0
+
+    WARN = 1
+
+    SAFE = 2
+
+    ALL = 3
+
+class SplitKReductionPrecision(enum.Enum):
+    """How accelerators keep partial sums."""
+
+    ACCUM = 0
+
+    OUTPUT = 1
+
 class InferenceSession:
     """
     Compiles graphs and makes models of them.
@@ -245,22 +295,24 @@ class InferenceSession:
     <kiln engine InferenceSession(num_threads=4)>
     """
 
-    def __init__(self, devices: Sequence[kiln._core.driver.Device] = (), num_threads: int | None = None) -> None: ...
+    def __init__(self, devices: Sequence[kiln._core.driver.Device] = (), num_threads: int | None = None, *, custom_extensions: object | None = None, precompiled_mefs: object | None = None, export_mefs: object | None = None) -> None: ...
 
     @property
     def devices(self) -> list[kiln._core.driver.Device]:
         """The devices, the host included."""
 
-    def set_debug_print_options(self, style: object | None = 'COMPACT', precision: object | None = 6, output_directory: object | None = None) -> None:
-        """How `print` ops of this session's models show tensors."""
-
     def __repr__(self) -> str: ...
 
-    def compile(self, model: object | None, *, tile_based_fusion: bool = False) -> CompiledModel:
+    def compile(self, model: object | None, *, custom_extensions: object | None = None, tile_based_fusion: bool = False) -> CompiledModel:
         """Compiles a graph or a module, or reads the MEF at a path; blocks."""
 
-    def compile_async(self, model: object | None, *, tile_based_fusion: bool = False) -> CompiledModel:
+    def compile_async(self, model: object | None, *, custom_extensions: object | None = None, tile_based_fusion: bool = False) -> CompiledModel:
         """As `compile`, but returns at once; a failure appears at first use."""
+
+    def compile_reusing_mefs(self, graph: object | None) -> CompiledModel:
+        """
+        Compiles through the session's folder of MEFs: reads the graph's file from `precompiled_mefs`, or writes it to `export_mefs`.
+        """
 
     def init(self, compiled: CompiledModel, *, weights_registry: object | None = None) -> object:
         """Binds weights and makes the one graph of the artifact ready to run."""
@@ -268,11 +320,28 @@ class InferenceSession:
     def init_all(self, compiled: CompiledModel, *, weights_registry: object | None = None) -> dict:
         """A model per graph of the artifact, by name."""
 
-    def load(self, model: object | None, *, weights_registry: object | None = None, tile_based_fusion: bool = False) -> object:
+    def load(self, model: object | None, *, custom_extensions: object | None = None, weights_registry: object | None = None, tile_based_fusion: bool = False) -> object:
         """`compile` and `init`."""
 
-    def load_all(self, model: object | None, *, weights_registry: object | None = None, tile_based_fusion: bool = False) -> dict:
+    def load_all(self, model: object | None, *, custom_extensions: object | None = None, weights_registry: object | None = None, tile_based_fusion: bool = False) -> dict:
         """`compile` and `init_all`."""
+
+    def set_debug_print_options(self, style: object | None = 'COMPACT', precision: object | None = 6, output_directory: object | None = None) -> None:
+        """How `print` ops of this session's models show tensors."""
+
+    def set_kernel_log_level(self, level: object | None) -> None:
+        """Which lines kernels of user libraries log; kiln's own ops log none."""
+
+    def set_kernel_assert_level(self, level: object | None) -> None:
+        """
+        Which checks are compiled into kernels of user libraries; those of kiln's own ops are in at every level.
+        """
+
+    def set_split_k_reduction_precision(self, precision: object | None) -> None:
+        """How accelerators keep partial sums; kernels of the CPU do not split K."""
+
+    def gpu_profiling(self, mode: object | None) -> None:
+        """Markers for an accelerator's profiler: 'off', 'on' or 'detailed'."""
 
     debug: DebugConfig = ...
 
@@ -303,21 +372,21 @@ class DebugConfig:
 
     @property
     def uninitialized_read_check(self) -> bool:
-        """Report reads of fresh device memory."""
+        """Report reads of fresh device memory; not on the CPU."""
 
     @uninitialized_read_check.setter
     def uninitialized_read_check(self, arg: bool, /) -> None: ...
 
     @property
     def device_sync_mode(self) -> bool:
-        """Every device operation waits."""
+        """Every call that enqueues work waits for it."""
 
     @device_sync_mode.setter
     def device_sync_mode(self, arg: bool, /) -> None: ...
 
     @property
     def queue_order(self) -> bool:
-        """Unordered uses of one buffer on two queues are errors."""
+        """Unordered uses of one buffer on two queues are errors; not on the CPU."""
 
     @queue_order.setter
     def queue_order(self, arg: bool, /) -> None: ...
@@ -373,7 +442,7 @@ class DebugConfig:
 
     @property
     def profiling_output_path(self) -> str:
-        """The file of profiles."""
+        """The file of profiles; nothing writes any yet."""
 
     @profiling_output_path.setter
     def profiling_output_path(self, arg: str, /) -> None: ...
