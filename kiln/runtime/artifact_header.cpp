@@ -84,6 +84,7 @@ class HeaderReader : public JsonReader {
   /// The next string, to be kept.
   std::string kept_string() {
     std::string text = string();
+    text.shrink_to_fit();
     if (text.capacity() > std::string().capacity()) charge(text.capacity() + 1);
     return text;
   }
@@ -189,10 +190,11 @@ graph::Dim read_dim(HeaderReader& reader, int depth) {
 
 graph::Shape read_shape(HeaderReader& reader) {
   graph::Shape shape;
+  const std::size_t rank = reader.count_elements();
+  if (rank > graph::kMaxRank) reader.fail("a shape has too many axes");
+  reader.charge(rank * sizeof(graph::Dim));
+  shape.reserve(rank);
   for (reader.begin_array(); reader.next_element();) {
-    if (shape.size() >= graph::kMaxRank) reader.fail("a shape has too many axes");
-    // A vector grows by doubling and holds the old elements beside the new ones meanwhile.
-    reader.charge(3 * sizeof(graph::Dim));
     reader.begin_dim();
     shape.push_back(read_dim(reader, 0));
     if (shape.back().is_static() && shape.back().value() < 0) reader.fail("a dim is negative");
