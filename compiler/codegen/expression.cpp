@@ -9,8 +9,8 @@
 namespace kiln::compiler {
 
 ExpressionEmitter::ExpressionEmitter(FunctionBuilder& f, const KernelArguments& arguments,
-                                     const Kernel& kernel, const Program& program)
-    : f(f), arguments(arguments), kernel_(kernel), program_(program) {}
+                                     const Program& program)
+    : f(f), arguments(arguments), program_(program) {}
 
 ExpressionEmitter::Scope::Scope(ExpressionEmitter& emitter) : emitter_(emitter) {
   emitter_.scalars_.emplace_back();

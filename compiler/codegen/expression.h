@@ -12,8 +12,7 @@ namespace kiln::compiler {
 
 class ExpressionEmitter {
  public:
-  ExpressionEmitter(FunctionBuilder& f, const KernelArguments& arguments, const Kernel& kernel,
-                    const Program& program);
+  ExpressionEmitter(FunctionBuilder& f, const KernelArguments& arguments, const Program& program);
 
   /// The value of an axis from here on: a position, or with `set_vector` the first of `lanes`
   /// positions. What was computed with another value must be in an inner scope (see Scope).
@@ -85,7 +84,6 @@ class ExpressionEmitter {
   llvm::Value* find(const std::vector<Memo>& memos, const Expr* expr) const;
   void hoist_visit(const Expr* expr, int axis, std::unordered_map<const Expr*, bool>& seen);
 
-  const Kernel& kernel_;
   const Program& program_;
   std::map<int, llvm::Value*> axes_;
   int vector_axis_ = -1;

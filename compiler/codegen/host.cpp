@@ -213,7 +213,8 @@ class HostEmitter {
     if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(b);
         constant && constant->getValue().isPowerOf2())
       return f_.b.CreateAShr(a, f_.i64(constant->getValue().exactLogBase2()));
-    // A divisor of 0 stands for an extent that nothing is computed with.
+    // A divisor of 0 stands for an extent that nothing is computed with; those of the user's own
+    // divisions are checked.
     llvm::Value* divisor = f_.b.CreateSelect(f_.b.CreateICmpEQ(b, f_.i64(0)), f_.i64(1), b);
     llvm::Value* quotient = f_.b.CreateSDiv(a, divisor);
     llvm::Value* rest = f_.b.CreateSub(a, f_.b.CreateMul(quotient, divisor));
@@ -301,6 +302,9 @@ class HostEmitter {
     switch (check.relation) {
       case Check::Relation::equal:
         broken = f_.b.CreateICmpNE(left, right);
+        break;
+      case Check::Relation::different:
+        broken = f_.b.CreateICmpEQ(left, right);
         break;
       case Check::Relation::at_least:
         broken = f_.b.CreateICmpSLT(left, right);

@@ -47,6 +47,7 @@ void Builder::build_region(const ir::Block& region, std::vector<Step>& steps,
                            const std::function<void()>& finish) {
   std::vector<Step>* outer = std::exchange(steps_, &steps);
   auto known = known_symbols_;
+  auto divisors = checked_divisors_;
   auto tensors = tensor_of_;
   auto packed = packed_;
   for (const auto& op : region.ops)
@@ -56,6 +57,7 @@ void Builder::build_region(const ir::Block& region, std::vector<Step>& steps,
   tensor_of_ = std::move(tensors);
   packed_ = std::move(packed);
   known_symbols_ = std::move(known);
+  checked_divisors_ = std::move(divisors);
   steps_ = outer;
 }
 

@@ -17,13 +17,17 @@ namespace kiln::compiler {
 void Builder::check(const ir::Op& op, const Dim& left, Check::Relation relation, const Dim& right,
                     std::string sentence, std::vector<Dim> values) {
   if (left.is_static() && right.is_static()) {
-    bool holds = relation == Check::Relation::equal      ? left == right
-                 : relation == Check::Relation::at_least ? left.value() >= right.value()
-                 : relation == Check::Relation::at_most  ? left.value() <= right.value()
-                                                         : right.value() % left.value() == 0;
+    bool holds = relation == Check::Relation::equal       ? left == right
+                 : relation == Check::Relation::different ? left != right
+                 : relation == Check::Relation::at_least  ? left.value() >= right.value()
+                 : relation == Check::Relation::at_most   ? left.value() <= right.value()
+                                                          : right.value() % left.value() == 0;
     if (holds) return;
   }
-  if (left == right && relation != Check::Relation::divides) return;
+  if (left == right &&
+      (relation == Check::Relation::equal || relation == Check::Relation::at_least ||
+       relation == Check::Relation::at_most))
+    return;
   Step step;
   step.check = std::make_unique<Check>(
       Check{left, relation, right, std::move(sentence), std::move(values), &op});
@@ -85,8 +89,57 @@ void Builder::settle(const ir::Op& op, const Dim& declared, const Dim& actual,
   define(symbol, numerator.floor_div(coefficient));
 }
 
+void Builder::check_divisors(const ir::Op& op, const Dim& dim) {
+  if (dim.is_static()) return;
+  for (const graph::DimTerm& term : dim.terms())
+    for (const graph::DimAtom& atom : term.atoms) {
+      if (atom.is_symbol()) continue;
+      check_divisors(op, atom.numerator);
+      check_divisors(op, atom.denominator);
+      // What an op defines is settled with it; nothing can have divided by it before.
+      if (atom.denominator.is_static() || !is_known(atom.denominator)) continue;
+      if (!checked_divisors_.insert(atom.denominator.to_string()).second) continue;
+      check(op, atom.denominator, Check::Relation::different, 0,
+            format("The dim {} divides by {}, which is 0.", dim.to_string(),
+                   atom.denominator.to_string()),
+            {});
+    }
+}
+
 void Builder::check_extents(const ir::Op& op) {
+  for (const auto& result : op.results)
+    if (result->type.is_tensor() || result->type.is_buffer())
+      for (const Dim& dim : result->type.shaped().shape) check_divisors(op, dim);
+  for (const auto& [name, attribute] : op.attributes) {
+    if (const auto* dim = std::get_if<Dim>(&attribute)) check_divisors(op, *dim);
+    if (const auto* shape = std::get_if<graph::Shape>(&attribute))
+      for (const Dim& dim : *shape) check_divisors(op, dim);
+  }
   switch (op.kind) {
+    case OpKind::pad: {
+      if (op.attribute<std::string>("mode") == "constant") break;
+      const graph::Shape& shape = op.operand(0)->type.tensor().shape;
+      const auto& paddings = op.attribute<std::vector<std::int64_t>>("paddings");
+      for (std::size_t i = 0; i < shape.size(); ++i)
+        if (paddings[2 * i] + paddings[2 * i + 1] > 0)
+          check(op, shape[i], Check::Relation::at_least, 1,
+                format("pad: mode '{}' cannot extend the empty axis {}.",
+                       op.attribute<std::string>("mode"), i),
+                {});
+      break;
+    }
+    case OpKind::scatter: {
+      const graph::Shape& shape = op.operand(0)->type.tensor().shape;
+      const graph::Shape& indices = op.operand(2)->type.tensor().shape;
+      const auto axis = static_cast<std::size_t>(op.attribute<std::int64_t>("axis"));
+      for (std::size_t i = 0; i < shape.size(); ++i)
+        if (i != axis)
+          check(op, indices[i], Check::Relation::at_most, shape[i],
+                format("scatter: axis {} of indices has size {{0}}, more than {{1}} of the input.",
+                       i),
+                {indices[i], shape[i]});
+      break;
+    }
     case OpKind::rebind: {
       const graph::Shape& from = op.operand(0)->type.tensor().shape;
       const graph::Shape& to = op.result()->type.tensor().shape;
@@ -241,10 +294,19 @@ void Builder::check_range(const ir::Op& op) {
   };
   const Expr *start = bound(0), *stop = bound(1), *step = bound(2);
   const Expr* span = arena.binary(OpKind::sub, stop, start, wide);
+  auto zero = [&] { return dtype.is_float() ? arena.constant(wide, 0) : arena.integer(wide, 0); };
+  auto both = [&](const Expr* a, const Expr* b, const Expr* c, const Expr* d) {
+    return arena.binary(OpKind::logical_and, arena.binary(OpKind::greater, a, b, DType::bool_),
+                        arena.binary(OpKind::greater, c, d, DType::bool_), DType::bool_);
+  };
+  const Expr* too_many = nullptr;
   const Expr* count = nullptr;
   if (wide.is_float()) {
-    count = arena.cast(arena.unary(OpKind::ceil, arena.binary(OpKind::div, span, step, wide), wide),
-                       DType::int64);
+    const Expr* quotient = arena.binary(OpKind::div, span, step, wide);
+    too_many = arena.binary(OpKind::greater, quotient, arena.constant(wide, 0x1p62), DType::bool_);
+    count = arena.cast(
+        arena.unary(OpKind::ceil, arena.select(too_many, arena.constant(wide, 0), quotient), wide),
+        DType::int64);
   } else {
     // ceil(span / step) = -floor(-span / step) for the rounding of mod.
     const Expr* negated = arena.unary(OpKind::negate, span, wide);
@@ -254,22 +316,17 @@ void Builder::check_range(const ir::Op& op) {
         arena.select(arena.binary(OpKind::equal, step, arena.integer(wide, 0), DType::bool_),
                      arena.integer(wide, 1), step);
     count = arena.unary(OpKind::negate, arena.truncating_div(exact, safe), wide);
+    // The difference of two ends wraps where it has the sign that they contradict.
+    too_many = arena.binary(OpKind::logical_or, both(stop, start, zero(), span),
+                            both(start, stop, span, zero()), DType::bool_);
   }
   count = arena.binary(OpKind::max, count, arena.integer(DType::int64, 0), DType::int64);
-  // A count of -1 stands for a step of 0, -2 and -3 for a wrong direction.
-  auto zero = [&] { return dtype.is_float() ? arena.constant(wide, 0) : arena.integer(wide, 0); };
+  // A count of -1 stands for a step of 0, -2 and -3 for a wrong direction, -4 for too many.
+  count = arena.select(too_many, arena.integer(DType::int64, -4), count);
   const Expr* flat = arena.binary(OpKind::equal, step, zero(), DType::bool_);
   if (!dtype.is_float()) {
-    auto wrong = [&](const Expr* a, const Expr* b) {
-      return arena.binary(OpKind::logical_and,
-                          arena.binary(OpKind::greater, step, zero(), DType::bool_),
-                          arena.binary(OpKind::greater, a, b, DType::bool_), DType::bool_);
-    };
-    count = arena.select(wrong(start, stop), arena.integer(DType::int64, -2), count);
-    const Expr* down =
-        arena.binary(OpKind::logical_and, arena.binary(OpKind::greater, zero(), step, DType::bool_),
-                     arena.binary(OpKind::greater, stop, start, DType::bool_), DType::bool_);
-    count = arena.select(down, arena.integer(DType::int64, -3), count);
+    count = arena.select(both(step, zero(), start, stop), arena.integer(DType::int64, -2), count);
+    count = arena.select(both(zero(), step, stop, start), arena.integer(DType::int64, -3), count);
   }
   count = arena.select(flat, arena.integer(DType::int64, -1), count);
   kernel->stores.push_back({id, Index(0), count});
@@ -280,6 +337,8 @@ void Builder::check_range(const ir::Op& op) {
   read.read = std::make_unique<ReadScalar>(ReadScalar{symbol, id, std::nullopt});
   steps_->push_back(std::move(read));
   Dim n(symbol);
+  check(op, n, Check::Relation::different, -4,
+        "range: the elements from start to stop are more than a dim can count", {});
   check(op, n + 1, Check::Relation::at_least, -1,
         "range: requires (start <= stop) for positive step and (start >= stop) for negative step",
         {});

@@ -111,6 +111,8 @@ class Builder {
   int pack(const ir::Value* rhs);
   // --- Extents that are known only at run time. ---
 
+  /// Checks that no division in `dim` is by 0, each divisor once a block of steps.
+  void check_divisors(const ir::Op& op, const Dim& dim);
   void check(const ir::Op& op, const Dim& left, Check::Relation relation, const Dim& right,
              std::string sentence, std::vector<Dim> values);
   void define(const std::string& symbol, const Dim& value);
@@ -150,6 +152,7 @@ class Builder {
   Program program_;
   std::vector<Step>* steps_ = nullptr;
   std::set<std::string> known_symbols_;
+  std::set<std::string> checked_divisors_;
   std::unordered_map<const ir::Op*, Bounds> bounds_;
   int scalars_ = 0;
   Kernel* kernel_ = nullptr;

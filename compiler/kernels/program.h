@@ -83,7 +83,7 @@ struct Step;
 
 /// A condition on extents that the host function checks: left relation right.
 struct Check {
-  enum class Relation { equal, at_least, at_most, divides };
+  enum class Relation { equal, different, at_least, at_most, divides };
   Dim left;
   Relation relation = Relation::equal;
   Dim right;

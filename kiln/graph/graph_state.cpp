@@ -58,11 +58,9 @@ void note_symbols(GraphState& graph, const ir::Op& op) {
     if (result->type.is_tensor() || result->type.is_buffer())
       for (std::string& symbol : result->type.shaped().shape.parameters())
         used.push_back(std::move(symbol));
-  if (op.kind == OpKind::shape_to_tensor) used = op.attribute<Shape>("shape").parameters();
-  for (const std::string& symbol : used) {
-    if (defines) {
-      if (graph.symbols.insert(symbol).second) graph.own_symbols.insert(symbol);
-    } else if (!graph.symbols.count(symbol)) {
+  auto require = [&](const std::vector<std::string>& symbols) {
+    for (const std::string& symbol : symbols) {
+      if (graph.symbols.count(symbol)) continue;
       const std::string name = symbol;
       graph.block().ops.pop_back();
       throw ValueError(
@@ -70,7 +68,15 @@ void note_symbols(GraphState& graph, const ir::Op& op) {
                  "has it as a size of its own. Use rebind to define it.",
                  name, graph.name));
     }
+  };
+  for (const auto& [name, attribute] : op.attributes) {
+    if (defines && name != "starts" && name != "stops") continue;
+    if (const auto* dim = std::get_if<Dim>(&attribute)) require(dim->parameters());
+    if (const auto* shape = std::get_if<Shape>(&attribute)) require(shape->parameters());
   }
+  if (!defines) return require(used);
+  for (const std::string& symbol : used)
+    if (graph.symbols.insert(symbol).second) graph.own_symbols.insert(symbol);
 }
 
 void check_open(const GraphState& graph) {

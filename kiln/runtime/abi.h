@@ -55,7 +55,8 @@ typedef struct KilnRuntime {
   /* Ends the call with an exception. Does not return. */
   void (*fail)(KilnCall*, const KilnFailure*, const int64_t* values, int64_t count);
 
-  /* Prints a dense tensor as the session's print options say. */
+  /* Prints a dense tensor as the session's print options say. Rank -1: data is a text that ends
+     with a zero byte. */
   void (*print_tensor)(KilnCall*, const char* label, int32_t dtype, int32_t rank,
                        const int64_t* extents, const void* data);
 } KilnRuntime;

@@ -146,6 +146,7 @@ void fail(KilnCall* raw, const KilnFailure* failure, const std::int64_t* values,
 void print(KilnCall* raw, const char* label, std::int32_t dtype, std::int32_t rank,
            const std::int64_t* extents, const void* data) {
   const PrintOptions options = of(raw).print_settings->get();
+  if (rank < 0) return print_text(label, static_cast<const char*>(data), options);
   print_tensor(label, DType::from_code(dtype),
                std::span<const std::int64_t>(extents, static_cast<std::size_t>(rank)), data,
                options);

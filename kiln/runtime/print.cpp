@@ -110,7 +110,20 @@ void write_file(const std::string& path, const std::string& head, const void* da
                               std::generic_category().message(error)));
 }
 
+void write_line(const std::string& text) {
+  const std::string line = text + "\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
 }  // namespace
+
+void print_text(const std::string& label, const std::string& text, const PrintOptions& options) {
+  if (options.style == PrintStyle::COMPACT || options.style == PrintStyle::FULL)
+    return write_line(format("{} = {}", label, text));
+  const std::int64_t size = static_cast<std::int64_t>(text.size());
+  print_tensor(label, DType::uint8, {&size, 1}, text.data(), options);
+}
 
 std::string tensor_text(const std::string& label, DType dtype, std::span<const std::int64_t> shape,
                         const void* data, const PrintOptions& options) {
@@ -136,12 +149,8 @@ void print_tensor(const std::string& label, DType dtype, std::span<const std::in
     case PrintStyle::NONE:
       return;
     case PrintStyle::COMPACT:
-    case PrintStyle::FULL: {
-      const std::string text = tensor_text(label, dtype, shape, data, options) + "\n";
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
-      return;
-    }
+    case PrintStyle::FULL:
+      return write_line(tensor_text(label, dtype, shape, data, options));
     case PrintStyle::BINARY:
       write_file(options.directory + "/" + label, "", data, bytes_for(dtype, count(shape)));
       return;

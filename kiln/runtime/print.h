@@ -46,6 +46,9 @@ class PrintSettings {
 std::string tensor_text(const std::string& label, DType dtype, std::span<const std::int64_t> shape,
                         const void* data, const PrintOptions& options);
 
+/// Prints "label = text", or writes the text as the bytes it is; errors as for a tensor.
+void print_text(const std::string& label, const std::string& text, const PrintOptions& options);
+
 /// Prints a dense tensor to standard output or into a file, as the style says. A file that cannot
 /// be written: RuntimeError.
 void print_tensor(const std::string& label, DType dtype, std::span<const std::int64_t> shape,

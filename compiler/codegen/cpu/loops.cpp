@@ -52,7 +52,7 @@ void emit_line(ExpressionEmitter& e, const Kernel& kernel, const VectorPlan& pla
 
 void emit_loops(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
   KernelArguments arguments(f, kernel, program);
-  ExpressionEmitter e(f, arguments, kernel, program);
+  ExpressionEmitter e(f, arguments, program);
   llvm::Value* begin = f.argument(1);
   llvm::Value* end = f.argument(2);
   if (kernel.axes.empty()) {

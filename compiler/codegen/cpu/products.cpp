@@ -89,7 +89,7 @@ Epilogue epilogue_of(ExpressionEmitter& e, const Kernel& kernel) {
 
 void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
   KernelArguments arguments(f, kernel, program);
-  ExpressionEmitter e(f, arguments, kernel, program);
+  ExpressionEmitter e(f, arguments, program);
   const DType dtype = kernel.product_dtype;
   const int row = kernel.axes[kernel.axes.size() - 2];
   const int column = kernel.axes.back();
@@ -111,7 +111,7 @@ void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& progra
 
 void emit_attention(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
   KernelArguments arguments(f, kernel, program);
-  ExpressionEmitter e(f, arguments, kernel, program);
+  ExpressionEmitter e(f, arguments, program);
   const DType dtype = kernel.product_dtype;
   const int row = kernel.axes[kernel.axes.size() - 2];
   const int column = kernel.axes.back();
@@ -150,7 +150,7 @@ void emit_attention(FunctionBuilder& f, const Kernel& kernel, const Program& pro
 
 void emit_packing(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
   KernelArguments arguments(f, kernel, program);
-  ExpressionEmitter e(f, arguments, kernel, program);
+  ExpressionEmitter e(f, arguments, program);
   const DType dtype = kernel.product_dtype;
   const int reduced = kernel.axes[kernel.axes.size() - 2];
   const int column = kernel.axes.back();

@@ -155,7 +155,7 @@ class RowEmitter {
         kernel_(kernel),
         axis_(kernel.axes.back()),
         arguments_(f, kernel, program),
-        e_(f, arguments_, kernel, program),
+        e_(f, arguments_, program),
         vectors_(plan_vectors(kernel, program, f.isa, axis_)),
         plan_(RowPlanner(kernel).plan()),
         length_(arguments_.dim(kernel.arena->extent(axis_))) {}
