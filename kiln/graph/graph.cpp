@@ -66,9 +66,7 @@ void add_inputs(GraphState& state, const std::vector<Type>& types, bool algebrai
   }
   state.graph->parameters = dims.parameters();
   state.symbols.insert(state.graph->parameters.begin(), state.graph->parameters.end());
-  // Values have to be found by their handles only once the arguments no longer move.
-  for (const auto& argument : state.graph->body->arguments)
-    state.inputs.push_back(state.handle(argument.get()));
+  for (const auto& argument : state.graph->body->arguments) state.inputs.push_back(argument.get());
 }
 
 void start_chains(GraphState& state) {
@@ -90,7 +88,7 @@ std::shared_ptr<GraphState> adopt(std::shared_ptr<ModuleState> module, ir::Graph
        {DevicePlacementPolicy::Ignore, DevicePlacementPolicy::Warn, DevicePlacementPolicy::Error})
     if (policy_text(policy) == graph->strict_device_placement) state->placement = policy;
   for (const auto& argument : graph->body->arguments)
-    if (!argument->type.is_chain()) state->inputs.push_back(state->handle(argument.get()));
+    if (!argument->type.is_chain()) state->inputs.push_back(argument.get());
   state->symbols.insert(graph->parameters.begin(), graph->parameters.end());
   // Where a half-built graph goes on: behind its last side effect.
   for (const auto& op : graph->body->ops) {
@@ -180,7 +178,11 @@ Graph Graph::current() { return Graph(detail::current_graph()); }
 
 const std::string& Graph::name() const { return state_->name; }
 Module Graph::module() const { return Module(state_->module); }
-const std::vector<Value>& Graph::inputs() const { return state_->inputs; }
+std::vector<Value> Graph::inputs() const {
+  std::vector<Value> handles;
+  for (ir::Value* input : state_->inputs) handles.push_back(state_->handle(input));
+  return handles;
+}
 bool Graph::is_subgraph() const { return state_->graph->is_subgraph; }
 bool Graph::has_output() const { return state_->graph->terminator() != nullptr; }
 std::vector<std::string> Graph::kernel_libraries_paths() const { return state_->kernel_libraries; }

@@ -88,7 +88,7 @@ class Graph {
   const std::string& name() const;
   Module module() const;
   /// In the order of the input types, without chains.
-  const std::vector<Value>& inputs() const;
+  std::vector<Value> inputs() const;
   /// Sets the results, which must be tensors of this graph, and verifies the graph. A second call:
   /// ValueError; a buffer: TypeError. Tensors convert, so `g.output({x, y})` does.
   void output(std::initializer_list<TensorValueLike> values = {},

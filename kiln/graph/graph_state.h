@@ -43,7 +43,7 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
   ir::Graph* graph = nullptr;      // in `module`
   std::string name;                // as the user gave it
   std::vector<ir::Block*> blocks;  // the body and the regions being filled, innermost last
-  std::vector<Value> inputs;
+  std::vector<ir::Value*> inputs;  // no handles: those keep the graph
   DevicePlacementPolicy placement = DevicePlacementPolicy::Warn;
   std::vector<std::string> kernel_libraries;
   std::map<std::string, std::string> subgraphs;  // user's name -> name in the module

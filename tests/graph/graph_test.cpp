@@ -115,6 +115,21 @@ TEST(Graph, InputTypes) {
   EXPECT_EQ(g.ir().parameters, std::vector<std::string>{"n"});
 }
 
+TEST(Graph, GoesWithItsLastHandle) {
+  std::weak_ptr<detail::GraphState> state;
+  std::optional<Value> kept;
+  {
+    Graph g("g", {.input_types = {TensorType(f32, {4}, cpu)}});
+    state = g.state();
+    auto scope = g.enter();
+    kept = ops::exp(g.inputs()[0]);
+    g.output({kept->tensor()});
+  }
+  EXPECT_FALSE(state.expired());
+  kept.reset();
+  EXPECT_TRUE(state.expired());
+}
+
 TEST(Graph, HalfBuiltGraphsStayPrintable) {
   Graph g("g", {.input_types = {TensorType(f32, {4}, cpu)}});
   try {
