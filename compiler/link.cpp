@@ -28,6 +28,7 @@
 #include "compiler/crash_guard.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
+#include "kiln/support/sanitizer.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -195,6 +196,21 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// What the checks of a sanitizer refer to: its runtime, which the process has, and for functions
+// that keep its call stack what unwinding needs.
+bool serves_sanitizer(std::string_view name) {
+  const std::string_view prefix = kSanitizerPrefix;
+  if (prefix.empty()) return false;
+  return name.starts_with(prefix) ||
+         (kThreadSanitizer && (name == "__gcc_personality_v0" || name == "_Unwind_Resume"));
+}
+
+// The tables in which AddressSanitizer registers the constants of the image, and its mark that it
+// did.
+bool belongs_to_sanitizer(std::string_view section) {
+  return kAddressSanitizer && (section == "asan_globals" || section == ".bss");
+}
+
 // Checks the promises of link_image; returns whether libm is needed.
 bool check_image(const std::vector<std::byte>& image) {
   llvm::StringRef bytes(reinterpret_cast<const char*>(image.data()), image.size());
@@ -208,7 +224,7 @@ bool check_image(const std::vector<std::byte>& image) {
       std::string_view name = take(symbol.getName(names));
       if (contains(kLibm, name))
         needs_libm = true;
-      else if (!contains(kLibc, name))
+      else if (!contains(kLibc, name) && !serves_sanitizer(name))
         throw InternalError(
             format("Generated code refers to '{}', which no part of it defines and "
                    "which is not in the list of functions that it may call. This "
@@ -222,9 +238,10 @@ bool check_image(const std::vector<std::byte>& image) {
       relro_begin = header.p_vaddr;
       relro_end = (header.p_vaddr + header.p_memsz + 4095) & ~std::uint64_t{4095};
     }
-  for (const auto& header : take(elf.program_headers()))
-    if (header.p_type == llvm::ELF::PT_LOAD && (header.p_flags & llvm::ELF::PF_W) &&
-        (header.p_vaddr < relro_begin || header.p_vaddr + header.p_memsz > relro_end))
+  for (const auto& section : take(elf.sections()))
+    if ((section.sh_flags & llvm::ELF::SHF_ALLOC) && (section.sh_flags & llvm::ELF::SHF_WRITE) &&
+        section.sh_size > 0 && !belongs_to_sanitizer(take(elf.getSectionName(section))) &&
+        (section.sh_addr < relro_begin || section.sh_addr + section.sh_size > relro_end))
       throw InternalError(
           "Generated code has writable data, which would be shared between models. This is a "
           "defect of kiln; please report it.");

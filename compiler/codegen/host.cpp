@@ -14,6 +14,7 @@
 #include "kiln/runtime/abi.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
+#include "kiln/support/sanitizer.h"
 
 namespace kiln::compiler {
 
@@ -224,11 +225,11 @@ class HostEmitter {
     return f_.b.CreateSub(quotient, f_.b.CreateZExt(adjust, f_.b.getInt64Ty()));
   }
 
-  /// Bytes of a tensor, rounded up to 64; a size beyond 2^62 ends the call.
+  /// Bytes of a tensor; a size beyond 2^62 ends the call.
   llvm::Value* bytes_of(const Tensor& tensor) {
     Dim elements = tensor.num_elements();
     int size = tensor.dtype.size_in_bytes();
-    if (elements.is_static()) return f_.i64((elements.value() * size + 63) / 64 * 64);
+    if (elements.is_static()) return f_.i64(elements.value() * size);
     std::vector<Dim> factors = tensor.shape;
     llvm::Value* product = f_.i64(size);
     llvm::Value* overflow = f_.b.getFalse();
@@ -261,7 +262,11 @@ class HostEmitter {
                values, nullptr, KILN_VALUE_ERROR);
         },
         /*unlikely=*/true);
-    return f_.b.CreateAnd(f_.b.CreateAdd(product, f_.i64(63)), f_.i64(-64));
+    return product;
+  }
+
+  llvm::Value* rounded_up(llvm::Value* bytes) {
+    return f_.b.CreateAnd(f_.b.CreateAdd(bytes, f_.i64(63)), f_.i64(-64));
   }
 
   // --- Failures. ---
@@ -355,13 +360,14 @@ class HostEmitter {
           size = size ? f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, size, bytes) : bytes;
         }
         offsets.push_back(total);
-        total = f_.b.CreateAdd(total, size ? size : f_.i64(0));
+        total = end_of_slot(total, size ? size : f_.i64(0));
       }
       scratch_offset_ = total;
       total = f_.b.CreateAdd(total, scratch_bytes());
       bool needed = !plan_.slots.empty() || has_scratch_;
       if (needed)
         workspace_ = runtime_call(offsetof(KilnRuntime, allocate), pointer, {call_, total});
+      guard_slots();
       for (std::size_t id = 0; id < program_.tensors.size(); ++id)
         if (plan_.slot_of[id] >= 0)
           pointers_[id] = f_.element(f_.b.getInt8Ty(), workspace_,
@@ -371,6 +377,27 @@ class HostEmitter {
       llvm::Value* bytes = scratch_bytes();
       if (has_scratch_)
         workspace_ = runtime_call(offsetof(KilnRuntime, allocate), pointer, {call_, bytes});
+    }
+  }
+
+  /// Where the next slot begins after one of `bytes` at `offset`. AddressSanitizer guards what lies
+  /// between them, at least 64 bytes.
+  llvm::Value* end_of_slot(llvm::Value* offset, llvm::Value* bytes) {
+    llvm::Value* end = f_.b.CreateAdd(offset, rounded_up(bytes));
+    if constexpr (!kAddressSanitizer) return end;
+    llvm::Value* next = f_.b.CreateAdd(end, f_.i64(64));
+    guards_.emplace_back(f_.b.CreateAdd(offset, bytes), next);
+    return next;
+  }
+
+  /// The runtime unpoisons the workspace when it hands it out.
+  void guard_slots() {
+    for (const auto& [begin, end] : guards_) {
+      auto* type =
+          llvm::FunctionType::get(f_.b.getVoidTy(), {f_.b.getPtrTy(), f_.b.getInt64Ty()}, false);
+      f_.b.CreateCall(
+          f_.module.getOrInsertFunction("__asan_poison_memory_region", type),
+          {f_.element(f_.b.getInt8Ty(), workspace_, begin), f_.b.CreateSub(end, begin)});
     }
   }
 
@@ -557,6 +584,7 @@ class HostEmitter {
   llvm::Value* workspace_ = nullptr;
   llvm::Value* scratch_offset_ = nullptr;
   bool has_scratch_ = false;
+  std::vector<std::pair<llvm::Value*, llvm::Value*>> guards_;  // offsets of what nobody may touch
   std::map<std::string, llvm::Value*> symbol_values_;
   std::map<std::string, llvm::Value*> dims_;
   std::vector<llvm::Value*> pointers_;

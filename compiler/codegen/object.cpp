@@ -21,6 +21,7 @@
 #include <memory>
 #include <mutex>
 
+#include "compiler/codegen/instrument.h"
 #include "compiler/crash_guard.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -62,6 +63,8 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Isa& isa) {
   llvm::TargetOptions options;
   options.FunctionSections = true;
   options.DataSections = true;
+  // The loader runs nothing else; only the checks of a sanitizer have code to run at a load.
+  options.UseInitArray = true;
   return std::unique_ptr<llvm::TargetMachine>(x86_target()->createTargetMachine(
       llvm::Triple(isa.triple), isa.cpu, isa.features, options, llvm::Reloc::PIC_,
       llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
@@ -97,6 +100,7 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.addPass(llvm::ADCEPass());
   llvm::ModulePassManager pipeline;
   pipeline.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
+  add_instrumentation(pipeline);
   pipeline.run(module, modules);
 }
 

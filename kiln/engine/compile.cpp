@@ -10,6 +10,7 @@
 #include "kiln/runtime/host_cpu.h"
 #include "kiln/support/environment.h"
 #include "kiln/support/format.h"
+#include "kiln/support/sanitizer.h"
 
 namespace kiln::engine {
 namespace {
@@ -38,6 +39,7 @@ std::string cache_key(const graph::ir::Module& module, const runtime::CompileOpt
     if (graph->body) append_constants(*graph->body, text);
   text += format("\n{}\n{}\n{}\n{}\n", KILN_VERSION, KILN_ABI_VERSION, compiler_identity(),
                  options.nan_check);
+  text += format("{}\n", kSanitizerPrefix);
   text += format("{}\n{}\n", environment_flag("KILN_MEF_IR", true), options.cpu_target);
   if (options.cpu_target.empty()) text += format("{}\n", join(runtime::host_features(), ","));
   const runtime::Digest digest = runtime::digest(std::as_bytes(std::span(text)));

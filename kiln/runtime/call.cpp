@@ -45,9 +45,7 @@ Arena::~Arena() {
 
 void* Arena::allocate_slow(std::int64_t bytes) {
   if (bytes < 0 || bytes > std::int64_t{1} << 56) throw_out_of_memory(bytes);
-  const std::size_t size =
-      (std::max<std::size_t>(static_cast<std::size_t>(bytes), 1) + kAlignment - 1) &
-      ~(kAlignment - 1);
+  const std::size_t size = size_of(std::max<std::size_t>(static_cast<std::size_t>(bytes), 1));
   if (size > capacity_ - used_) {
     std::size_t before = capacity_;
     for (const auto& [full, full_capacity] : full_) before += full_capacity;
@@ -58,9 +56,11 @@ void* Arena::allocate_slow(std::int64_t bytes) {
     block_ = block;
     capacity_ = capacity;
     used_ = 0;
+    poison(block_, capacity_);
   }
   std::byte* at = block_ + used_;
   used_ += size;
+  unpoison(at, static_cast<std::size_t>(bytes));
   return at;
 }
 
@@ -75,6 +75,7 @@ void Arena::merge() {
   release_block(block_, capacity_);
   block_ = allocate_block(total);
   capacity_ = block_ == nullptr ? 0 : total;
+  poison(block_, capacity_);
 }
 
 std::string failure_text(const Artifact& artifact, const KilnFailure& failure,

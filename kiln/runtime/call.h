@@ -15,6 +15,7 @@
 #include "kiln/runtime/artifact.h"
 #include "kiln/runtime/outputs.h"
 #include "kiln/runtime/print.h"
+#include "kiln/support/sanitizer.h"
 
 namespace kiln::runtime {
 
@@ -28,10 +29,11 @@ class Arena {
 
   /// 64-byte aligned; not null for 0 bytes. Out of memory: ValueError.
   void* allocate(std::int64_t bytes) {
-    const std::size_t size = (static_cast<std::size_t>(bytes) + kAlignment - 1) & ~(kAlignment - 1);
+    const std::size_t size = size_of(static_cast<std::size_t>(bytes));
     if (bytes > 0 && size <= capacity_ - used_) [[likely]] {
       std::byte* at = block_ + used_;
       used_ += size;
+      unpoison(at, static_cast<std::size_t>(bytes));
       return at;
     }
     return allocate_slow(bytes);
@@ -40,6 +42,7 @@ class Arena {
   void reset() {
     if (!full_.empty()) [[unlikely]]
       merge();
+    poison(block_, used_);
     used_ = 0;
   }
   /// Bytes it holds on to.
@@ -47,6 +50,11 @@ class Arena {
 
  private:
   static constexpr std::size_t kAlignment = 64;
+  /// What is taken for `bytes`: AddressSanitizer gets bytes between allocations to guard.
+  static std::size_t size_of(std::size_t bytes) {
+    const std::size_t guard = kAddressSanitizer ? kAlignment : 0;
+    return ((bytes + kAlignment - 1) & ~(kAlignment - 1)) + guard;
+  }
   void* allocate_slow(std::int64_t bytes);
   void merge();
 

@@ -12,6 +12,7 @@
 #include "kiln/runtime/host_cpu.h"
 #include "kiln/support/elf.h"
 #include "kiln/support/format.h"
+#include "kiln/support/sanitizer.h"
 
 // An image is loaded with dlopen from a sealed file in memory, by its name in /proc. glibc
 // recognises a library that it already has by the spelling of that name, and descriptor numbers
@@ -87,16 +88,27 @@ bool may_need(std::string_view library) {
          library.starts_with("ld-linux");
 }
 
+bool refers_to(const ElfFacts& facts, std::string_view prefix) {
+  return std::any_of(facts.undefined.begin(), facts.undefined.end(),
+                     [&](const std::string& symbol) { return symbol.starts_with(prefix); });
+}
+
 void check(std::span<const std::byte> elf, const std::string& name) {
   auto refuse = [&](const std::string& reason) {
     throw RuntimeError(format("'{}' is corrupted: its code cannot be loaded: {}", name, reason));
   };
   try {
     const ElfFacts facts = read_elf(elf, host_elf_machine());
-    // Two loads of the same bytes may share one copy, so nothing in it may ever change.
-    if (facts.mutable_bytes > 0)
-      refuse(format("it has {} bytes of writable data", facts.mutable_bytes));
-    if (facts.has_constructors) refuse("it runs code when it is loaded");
+    for (const char* prefix : {"__asan_", "__tsan_"})
+      if (prefix != std::string_view(kSanitizerPrefix) && refers_to(facts, prefix))
+        refuse("it holds checks of a sanitizer that this kiln is built without");
+    // The checks of AddressSanitizer bring both: the image registers its constants.
+    if (!kAddressSanitizer || !refers_to(facts, kSanitizerPrefix)) {
+      // Two loads of the same bytes may share one copy, so nothing in it may ever change.
+      if (facts.mutable_bytes > 0)
+        refuse(format("it has {} bytes of writable data", facts.mutable_bytes));
+      if (facts.has_constructors) refuse("it runs code when it is loaded");
+    }
     for (const std::string& library : facts.needed)
       if (!may_need(library)) refuse(format("it needs the library {}", library));
   } catch (const ValueError& error) {

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -18,7 +19,10 @@ class LoadedImage {
     file_ = ::memfd_create("image", MFD_CLOEXEC);
     if (::write(file_, image.data(), image.size()) != static_cast<ssize_t>(image.size()))
       throw std::runtime_error("the image cannot be written");
-    handle_ = ::dlopen(("/proc/self/fd/" + std::to_string(file_)).c_str(), RTLD_NOW | RTLD_LOCAL);
+    // The loader takes equal paths for the same library, so each image is spelled differently.
+    static std::atomic<std::size_t> images{0};
+    const std::string path = "/proc/self/fd/" + std::string(images++, '/') + std::to_string(file_);
+    handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle_) throw std::runtime_error(::dlerror());
   }
   LoadedImage(const LoadedImage&) = delete;

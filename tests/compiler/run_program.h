@@ -2,19 +2,19 @@
 
 // Builds a graph in IR, compiles it for this host and calls it straight through the ABI.
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "kiln/graph/ir.h"
 #include "kiln/runtime/abi.h"
 #include "kiln/runtime/compiler_interface.h"
+#include "tests/compiler/loaded_image.h"
 
 extern "C" kiln::runtime::Compiler* kiln_compiler_entry(int version);
 
@@ -28,12 +28,14 @@ struct PlainCall : KilnCall {
   std::vector<std::size_t> result_ranks;
 
   void* block(std::int64_t bytes) {
-    void* p = std::aligned_alloc(64, static_cast<std::size_t>(bytes + 127) / 64 * 64);
+    // Exact, so that AddressSanitizer sees what lies behind it.
+    void* p = ::operator new(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)),
+                             std::align_val_t{64});
     blocks.push_back(p);
     return p;
   }
   ~PlainCall() {
-    for (void* p : blocks) std::free(p);
+    for (void* p : blocks) ::operator delete(p, std::align_val_t{64});
   }
 };
 
@@ -75,12 +77,6 @@ inline const KilnRuntime& plain_runtime() {
   return runtime;
 }
 
-/// A number for each image of this process: the loader takes equal paths for the same library.
-inline std::size_t next_image_number() {
-  static std::size_t number = 0;
-  return number++;
-}
-
 /// Compiles the first graph for `target`, calls it with these symbols and inputs, and returns
 /// result 0; `ranks` are those of the results.
 template <typename T>
@@ -91,12 +87,7 @@ std::vector<T> run_module(const graph::ir::Module& module, const std::vector<std
   options.cpu_target = target;
   runtime::ArtifactContents contents =
       kiln_compiler_entry(runtime::kCompilerInterfaceVersion)->compile(module, options);
-  const std::vector<std::byte>& elf = contents.images.front().elf;
-  int fd = memfd_create("image", 0);
-  EXPECT_EQ(write(fd, elf.data(), elf.size()), static_cast<ssize_t>(elf.size()));
-  std::string path = "/proc/self/fd/" + std::string(next_image_number(), '/') + std::to_string(fd);
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  EXPECT_NE(library, nullptr) << dlerror();
+  const LoadedImage image(contents.images.front().elf);
   PlainCall call;
   call.runtime = &plain_runtime();
   call.inputs = const_cast<void* const*>(reinterpret_cast<const void* const*>(inputs.data()));
@@ -109,11 +100,10 @@ std::vector<T> run_module(const graph::ir::Module& module, const std::vector<std
   call.prepared_slots.resize(signature.prepared_slots);
   call.prepared = call.prepared_slots.data();
   auto entry = [&](const std::string& name) {
-    return reinterpret_cast<KilnEntry>(dlsym(library, name.c_str()));
+    return image.function<std::remove_pointer_t<KilnEntry>>(name);
   };
   if (!signature.init_symbol.empty()) entry(signature.init_symbol)(&call);
   entry(signature.run_symbol)(&call);
-  close(fd);
   std::int64_t n = 1;
   for (std::int64_t e : call.results[0].second) n *= e;
   const T* data = static_cast<const T*>(call.results[0].first);

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <thread>
 
+#include "kiln/support/sanitizer.h"
+
 namespace kiln::driver {
 namespace {
 
@@ -247,7 +249,8 @@ TEST(Buffer, LivesOnManyThreads) {
       }
     });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(CPU().trim(), 0u);
+  // AddressSanitizer wants every block back at once.
+  EXPECT_EQ(CPU().trim() > 0, !kAddressSanitizer);
 }
 
 }  // namespace

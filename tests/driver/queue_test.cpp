@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "kiln/driver/buffer.h"
+#include "kiln/support/sanitizer.h"
 
 namespace kiln::driver {
 namespace {
@@ -296,7 +297,7 @@ TEST(Event, Times) {
 }
 
 TEST(Process, ChildrenOfForkAreRefused) {
-#if defined(__SANITIZE_THREAD__) || (defined(__has_feature) && __has_feature(thread_sanitizer))
+#ifdef KILN_THREAD_SANITIZER
   // The sanitizer does not follow a child of a process with several threads.
 #else
   const Buffer used = Buffer::scalar(1, DType::int32);

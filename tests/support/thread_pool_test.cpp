@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kiln/support/error.h"
+#include "kiln/support/sanitizer.h"
 
 namespace kiln {
 namespace {
@@ -98,7 +99,7 @@ TEST(ThreadPool, CountsThreads) {
 }
 
 TEST(ThreadPool, RefusesAfterFork) {
-#if defined(__SANITIZE_THREAD__) || (defined(__has_feature) && __has_feature(thread_sanitizer))
+#ifdef KILN_THREAD_SANITIZER
   // The sanitizer does not follow a child of a process with several threads.
 #else
   parallel_for(8, 1, 2, [](std::int64_t, std::int64_t, std::int64_t) {});

@@ -12,6 +12,7 @@
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
+#include "kiln/support/sanitizer.h"
 
 // Most buffers are small, live shortly and die on the thread that made them, so the common case is
 // a pop from and a push to an array of the thread. Blocks of 256 KiB and more come straight from
@@ -21,19 +22,12 @@ namespace kiln::driver {
 namespace {
 
 constexpr std::size_t kMaxStoredBlocks = std::size_t{1} << 18;
-constexpr std::size_t kMapFrom = std::size_t{256} << 10;
+/// AddressSanitizer guards the ends of what the heap gives, not of mapped memory.
+constexpr std::size_t kMapFrom = kAddressSanitizer ? ~std::size_t{0} : std::size_t{256} << 10;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// The sanitizer sees a use after release only when blocks really go back.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool kKeepBlocks = false;
-#else
-constexpr bool kKeepBlocks = true;
-#endif
-#else
-constexpr bool kKeepBlocks = true;
-#endif
+/// AddressSanitizer sees a use after release only when blocks really go back.
+constexpr bool kKeepBlocks = !kAddressSanitizer;
 
 constexpr int bin_capacity(std::size_t size) {
   if (!kKeepBlocks) return 0;
@@ -168,6 +162,8 @@ void* CpuMemoryPool::allocate_slow(std::size_t bytes) {
     memory = system_allocate(size);
   }
   if (!memory) throw_out_of_memory(bytes, "the system refused the request");
+  // What the block has beyond the request is nobody's.
+  poison(static_cast<std::byte*>(memory) + bytes, size - bytes);
   return memory;
 }
 
