@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 PYTHON := $(VENV)/bin/python
 RUN := PYTHONPATH=$(CURDIR)/$(BUILD)/python:$(CURDIR) $(PYTHON)
 
-# Precompiled headers and other folders of the same sources hit the cache, too.
+# Units with a precompiled header hit the cache, too, in this folder; docs/design/build.md.
 export CCACHE_SLOPPINESS := pch_defines,time_macros,include_file_mtime,include_file_ctime
 export CCACHE_NOHASHDIR := true
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
