@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <set>
 #include <utility>
@@ -205,7 +206,16 @@ int Builder::weight(const ir::Op& op) {
   return new_tensor(Tensor::Storage::weight, op.result()->type.tensor(), number);
 }
 
-const Expr* Builder::range(Arena& arena, const ir::Op& op, DType dtype, const Position& position) {
+const Expr* Builder::range(Arena& arena, const ir::Op& op, DType result, const Position& position) {
+  // Numbers that are no integers are kept in full until the end: rounding the step first would move
+  // every element.
+  const auto is_fraction = [&](std::string_view name) {
+    const auto* number = std::get_if<double>(&op.attributes.find(name)->second);
+    return number && *number != std::trunc(*number);
+  };
+  const bool in_full =
+      op.operands.empty() && result.is_float() && (is_fraction("start") || is_fraction("step"));
+  const DType dtype = in_full ? DType(DType::float64) : result;
   auto bound = [&](std::size_t operand, std::string_view name) -> const Expr* {
     if (!op.operands.empty())
       return arena.cast(at(arena, op.operand(operand),
@@ -219,7 +229,8 @@ const Expr* Builder::range(Arena& arena, const ir::Op& op, DType dtype, const Po
   };
   const Expr* step = arena.binary(OpKind::mul, arena.cast(arena.index(position[0]), dtype),
                                   bound(2, "step"), dtype);
-  return arena.binary(OpKind::add, bound(0, "start"), step, dtype);
+  const Expr* value = arena.binary(OpKind::add, bound(0, "start"), step, dtype);
+  return in_full ? arena.cast(value, result) : value;
 }
 
 Position Builder::sliced(Arena& arena, const ir::Op& op, const Position& position) {

@@ -6,7 +6,13 @@ cache works the same way.
 
 from __future__ import annotations
 
+import pathlib
+import sys
+
 import numpy as np
+
+if __package__ in (None, ""):  # run as a program: find kiln unless it is installed
+    sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 from kiln.driver import Buffer
 from kiln.dtype import DType

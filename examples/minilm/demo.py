@@ -14,10 +14,13 @@ import time
 
 import numpy as np
 
-if __package__ in (None, ""):  # run as a program: make `examples` importable
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+if __package__ in (None, ""):  # run as a program: find `examples`, and kiln unless it is installed
+    _root = pathlib.Path(__file__).resolve().parents[2]
+    sys.path.insert(0, str(_root))
+    sys.path.append(str(_root / "python"))
 
 from examples.minilm.embed import Embedder, default_folder
+from examples.minilm.files import count, describe, read_sentences
 from examples.minilm.minilm import Config, encoder_graph, read_weights
 from examples.minilm.progress import Step
 from kiln.engine import InferenceSession
@@ -38,12 +41,6 @@ SENTENCES = [
 ]
 
 
-def read_sentences(path: str) -> list[str]:
-    """The lines of a text file that hold more than blanks."""
-    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-    return [line.strip() for line in lines if line.strip()]
-
-
 def print_neighbours(sentences: list[str], vectors: np.ndarray, count: int) -> None:
     """The `count` most similar other sentences of each, with the cosine of the angle."""
     scores = vectors @ vectors.T
@@ -60,8 +57,8 @@ def main() -> int:
     parser.add_argument("--model", help="folder of the model")
     parser.add_argument("--sentences", help="text file with one sentence a line")
     parser.add_argument("--output", default="build/demo/minilm.mef", help="the artifact to write")
-    parser.add_argument("--neighbours", type=int, default=2, help="how many to print for each")
-    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--neighbours", type=count, default=2, help="how many to print for each")
+    parser.add_argument("--threads", type=count, default=None)
     arguments = parser.parse_args()
 
     try:
@@ -91,7 +88,7 @@ def main() -> int:
         with Step(f"Writing {output}"):
             compiled.export_mef(output, weights_registry=weights)
     except (OSError, RuntimeError, ValueError) as error:
-        print(error, file=sys.stderr)
+        print(describe(error), file=sys.stderr)
         return 1
 
     print_neighbours(sentences, vectors, arguments.neighbours)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import pathlib
 import sys
@@ -19,9 +18,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tokenizers import Tokenizer
 
-if __package__ in (None, ""):  # run as a program: make `examples` importable
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+if __package__ in (None, ""):  # run as a program: find `examples`, and kiln unless it is installed
+    _root = pathlib.Path(__file__).resolve().parents[2]
+    sys.path.insert(0, str(_root))
+    sys.path.append(str(_root / "python"))
 
+from examples.minilm.files import count, describe, read_json
 from examples.minilm.minilm import load_model
 from kiln.engine import Model
 
@@ -45,10 +47,17 @@ class Embedder:
 
     def __init__(self, model: Model, folder: str | os.PathLike) -> None:
         self.model = model
-        self.tokenizer = Tokenizer.from_file(str(pathlib.Path(folder) / "tokenizer.json"))
+        path = pathlib.Path(folder) / "tokenizer.json"
+        read_json(path)  # its errors name the file
+        try:
+            self.tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:
+            raise ValueError(f"'{path}' describes no tokenizer: {error}.") from None
         self.tokenizer.no_padding()
         limit = pathlib.Path(folder) / "sentence_bert_config.json"
-        longest = json.loads(limit.read_text())["max_seq_length"] if limit.exists() else 256
+        longest = read_json(limit).get("max_seq_length", 256) if limit.exists() else 256
+        if not isinstance(longest, int) or longest < 1:
+            raise ValueError(f"'{limit}': max_seq_length is {longest!r}, not a positive number.")
         self.tokenizer.enable_truncation(longest)
 
     def tokens(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -85,10 +94,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Prints how similar sentences are.")
     parser.add_argument("sentences", nargs="+")
     parser.add_argument("--model", help="folder of the model")
-    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--threads", type=count, default=None)
     arguments = parser.parse_args()
-    folder = arguments.model or default_folder()
-    vectors = Embedder(load_model(folder, arguments.threads), folder)(arguments.sentences)
+    try:
+        folder = arguments.model or default_folder()
+        vectors = Embedder(load_model(folder, arguments.threads), folder)(arguments.sentences)
+    except (OSError, RuntimeError, ValueError) as error:
+        print(describe(error), file=sys.stderr)
+        return 1
     scores = vectors @ vectors.T
     for first, left in enumerate(arguments.sentences):
         for second in range(first + 1, len(arguments.sentences)):

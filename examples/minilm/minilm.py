@@ -10,12 +10,12 @@ symbolic: one compile serves every shape.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import pathlib
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 
+from examples.minilm.files import read_json
 from kiln.dtype import DType
 from kiln.engine import InferenceSession, Model
 from kiln.graph import DeviceRef, Dim, Graph, TensorType, TensorValue, Weight, ops
@@ -39,6 +39,12 @@ class Config:
     hidden_act: str = "gelu"
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int" and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{field.name} is {value!r}, not a positive number.")
+        if not isinstance(self.layer_norm_eps, int | float):
+            raise ValueError(f"layer_norm_eps is {self.layer_norm_eps!r}, not a number.")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
@@ -53,13 +59,19 @@ class Config:
     def read(cls, folder: str | os.PathLike) -> Config:
         """The configuration in `folder`/config.json."""
         path = pathlib.Path(folder) / "config.json"
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
         if values.get("position_embedding_type", "absolute") != "absolute":
             raise ValueError(
                 f"'{path}' asks for positions of type {values['position_embedding_type']}; "
                 "this encoder has absolute ones."
             )
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__ if name in values})
+        missing = [f.name for f in fields(cls) if f.default is MISSING and f.name not in values]
+        if missing:
+            raise ValueError(f"'{path}' lacks {', '.join(missing)}, so it describes no encoder.")
+        try:
+            return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values})
+        except ValueError as error:
+            raise ValueError(f"'{path}': {error}") from None
 
 
 class Encoder:

@@ -105,7 +105,8 @@ inline void ref_release(BufferState* state) noexcept {
 /// except that concurrent access to the elements is the caller's to order.
 class Buffer {
  public:
-  /// An empty handle; only assignment, comparison and `bool` may be used.
+  /// An empty handle; it may be assigned, compared, hashed and used as `bool`. Everything else of
+  /// an empty handle, here and in other classes: ValueError.
   Buffer() = default;
   /// Uninitialised memory on the device's default queue, aligned to 64 bytes (256 on accelerators).
   /// Negative or too many dimensions, out of memory: ValueError.

@@ -43,8 +43,8 @@ struct Producer {
   Managed* tensor;
 };
 
-/// The device that holds an imported tensor, and whether its memory is pinned host memory.
-Device device_of(const DLDevice& device) {
+/// The device of that type and id, unless kiln has none such here.
+std::optional<Device> known_device(const DLDevice& device) {
   const char* api = nullptr;
   switch (device.device_type) {
     case kDLCPU:
@@ -67,10 +67,7 @@ Device device_of(const DLDevice& device) {
     const Device accelerator = Accelerator(id);
     if (accelerator.api() == api) return accelerator;
   }
-  throw BufferError(
-      format("Buffer.from_dlpack: the tensor is on device (type {}, id {}), which kiln "
-             "does not have here.",
-             device.device_type, device.device_id));
+  return std::nullopt;
 }
 
 template <typename Managed>
@@ -79,7 +76,13 @@ Buffer import(Managed* raw, bool read_only, const FromDLPackOptions& options) {
   check_call("Buffer.from_dlpack");
   const DLTensor& tensor = raw->dl_tensor;
   const DType dtype = dtype_of_dlpack(tensor.dtype);
-  const Device device = device_of(tensor.device);
+  const std::optional<Device> found = known_device(tensor.device);
+  if (!found)
+    throw BufferError(
+        format("Buffer.from_dlpack: the tensor is on device (type {}, id {}), which kiln "
+               "does not have here.",
+               tensor.device.device_type, tensor.device.device_id));
+  const Device device = *found;
   if (tensor.ndim < 0)
     throw BufferError(format("Buffer.from_dlpack: the tensor has {} axes.", tensor.ndim));
   const Shape shape(
@@ -169,7 +172,14 @@ Prepared prepare(const Buffer& buffer, const DLPackOptions& options) {
   const std::pair<int, int> wanted = options.dl_device.value_or(own);
   if (wanted != own && wanted != std::pair<int, int>(kDLCPU, 0)) {
     // An accelerator other than the buffer's: named in full, or refused.
-    const Device target = device_of({wanted.first, wanted.second});
+    const std::optional<Device> found =
+        known_device({static_cast<DLDeviceType>(wanted.first), wanted.second});
+    if (!found)
+      throw BufferError(format(
+          "Buffer.__dlpack__: dl_device is (type {}, id {}), a device that kiln does not have "
+          "here; (1, 0) is the host.",
+          wanted.first, wanted.second));
+    const Device target = *found;
     if (options.copy == false)
       throw BufferError(
           "Buffer.__dlpack__: moving to another device needs a copy, but `copy` is "

@@ -30,7 +30,9 @@ class DeviceEvent {
   friend bool operator==(const DeviceEvent&, const DeviceEvent&) = default;
 
   explicit DeviceEvent(Ref<EventBackend> backend) : backend_(std::move(backend)) {}
-  EventBackend* backend() const { return backend_.get(); }
+  EventBackend* backend() const { return &*backend_; }
+  /// Identity as a number, for hashing.
+  const void* identity() const { return backend_.get(); }
 
  private:
   Ref<EventBackend> backend_;
@@ -41,6 +43,6 @@ class DeviceEvent {
 template <>
 struct std::hash<kiln::driver::DeviceEvent> {
   std::size_t operator()(const kiln::driver::DeviceEvent& event) const noexcept {
-    return std::hash<const void*>()(event.backend());
+    return std::hash<const void*>()(event.identity());
   }
 };

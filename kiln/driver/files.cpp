@@ -34,6 +34,7 @@ MmapMode mode_from_string(const std::string& mode) {
 /// Makes the file at least `bytes` long, for 'w+' after cutting it to nothing.
 void lengthen(const std::string& path, MmapMode mode, std::uint64_t bytes) {
   const int flags = mode == MmapMode::create ? O_RDWR | O_CREAT | O_TRUNC : O_RDWR;
+  check_path(path);
   const int fd = open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (fd < 0) throw_file_error(path, "could not be opened for writing", errno);
   struct stat status{};

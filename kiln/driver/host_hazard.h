@@ -5,6 +5,7 @@
 
 #include "kiln/driver/queue.h"
 #include "kiln/support/error.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::driver {
 
@@ -35,7 +36,7 @@ class HostHazardCompletion {
  private:
   struct State;
   explicit HostHazardCompletion(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  std::shared_ptr<State> state_;
+  Shared<State> state_;
 };
 
 }  // namespace kiln::driver

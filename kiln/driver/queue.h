@@ -53,7 +53,9 @@ class DeviceQueue {
   void begin_inline_work(const char* call) const;
 
   explicit DeviceQueue(Ref<QueueBackend> backend) : backend_(std::move(backend)) {}
-  QueueBackend* backend() const { return backend_.get(); }
+  QueueBackend* backend() const { return &*backend_; }
+  /// Identity as a number, for hashing.
+  const void* identity() const { return backend_.get(); }
 
  private:
   Ref<QueueBackend> backend_;
@@ -68,6 +70,6 @@ void end_process() noexcept;
 template <>
 struct std::hash<kiln::driver::DeviceQueue> {
   std::size_t operator()(const kiln::driver::DeviceQueue& queue) const noexcept {
-    return std::hash<const void*>()(queue.backend());
+    return std::hash<const void*>()(queue.identity());
   }
 };

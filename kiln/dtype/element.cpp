@@ -37,7 +37,8 @@ T to_integer(DType dtype, const Scalar& scalar) {
           // 2^bits is exact as a double, so the upper bound is compared exclusively.
           const double above = std::ldexp(1.0, Limits::digits);
           if (!(whole < above) || !(whole >= static_cast<double>(Limits::min())))
-            throw_out_of_range(dtype, format("{}", value));
+            throw_out_of_range(
+                dtype, scalar.is_wide_integer() ? format("{:.0f}", value) : format("{}", value));
           return static_cast<T>(whole);
         } else if constexpr (std::is_same_v<V, bool>) {
           return static_cast<T>(value);

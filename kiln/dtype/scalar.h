@@ -18,9 +18,18 @@ class Scalar : public std::variant<bool, std::int64_t, std::uint64_t, double> {
     requires std::is_arithmetic_v<T> || kIsFloatFormat<T>
   Scalar(T value) : variant(widen(value)) {}  // NOLINT: numbers are scalars
 
+  /// An integer beyond 64 bits, as the double nearest to it.
+  static Scalar wide_integer(double nearest) {
+    Scalar result(nearest);
+    result.wide_integer_ = true;
+    return result;
+  }
+
   bool is_bool() const { return index() == 0; }
-  bool is_integer() const { return index() == 1 || index() == 2; }
-  bool is_float() const { return index() == 3; }
+  bool is_integer() const { return index() == 1 || index() == 2 || wide_integer_; }
+  /// Whether it is an integer that only a double holds, rounded.
+  bool is_wide_integer() const { return wide_integer_; }
+  bool is_float() const { return index() == 3 && !wide_integer_; }
 
   /// Plain C++ conversion of whatever is held.
   template <typename T>
@@ -30,6 +39,8 @@ class Scalar : public std::variant<bool, std::int64_t, std::uint64_t, double> {
   }
 
  private:
+  bool wide_integer_ = false;
+
   template <typename T>
   static variant widen(T value) {
     if constexpr (std::is_same_v<T, bool>)

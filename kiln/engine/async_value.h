@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kiln/support/error.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::engine {
 
@@ -133,7 +134,7 @@ class AsyncValue {
     }
   }
 
-  std::shared_ptr<State> state_;
+  Shared<State> state_;
 };
 
 }  // namespace kiln::engine

@@ -114,6 +114,9 @@ InferenceSession::InferenceSession(std::vector<driver::Device> devices, SessionO
   if (options.num_threads.value_or(0) < 0)
     throw ValueError(
         format("num_threads must not be negative, but it is {}.", *options.num_threads));
+  if (options.num_threads.value_or(0) > ThreadPool::kMaxThreads)
+    throw ValueError(format("num_threads is {}, but kiln runs at most {} threads.",
+                            *options.num_threads, ThreadPool::kMaxThreads));
   debug().check_assert_level();
   if (!options.precompiled_mefs.empty() && !options.export_mefs.empty())
     throw ValueError(
@@ -176,10 +179,11 @@ CompiledModel InferenceSession::compile_async(const graph::ir::Module& module,
                                               const CompileSettings& settings) const {
   // The caller may change or drop the module while it is compiled.
   std::shared_ptr<const graph::ir::Module> copy = graph::ir::clone(module);
-  return in_background([copy = std::move(copy), state = state_, progress = settings.progress] {
-    const std::lock_guard lock(state->compiling);
-    return compile_module(*copy, state->threads, progress);
-  });
+  return in_background(
+      [copy = std::move(copy), state = state_.checked(), progress = settings.progress] {
+        const std::lock_guard lock(state->compiling);
+        return compile_module(*copy, state->threads, progress);
+      });
 }
 
 CompiledModel InferenceSession::compile_async(const std::string& path,

@@ -18,6 +18,7 @@
 #include "kiln/graph/module.h"
 #include "kiln/runtime/compiler_interface.h"
 #include "kiln/support/log.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::engine {
 
@@ -160,7 +161,7 @@ class InferenceSession {
   struct State;
   Model init_one(const CompiledModel& compiled, const WeightsRegistry& registry,
                  const char* many) const;
-  std::shared_ptr<State> state_;
+  Shared<State> state_;
 };
 
 }  // namespace kiln::engine

@@ -14,6 +14,7 @@
 #include "kiln/engine/tensor_spec.h"
 #include "kiln/engine/weights_registry.h"
 #include "kiln/runtime/outputs.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::engine {
 
@@ -36,6 +37,7 @@ class Model {
   }
   /// Binds inputs by name; unknown, missing and doubled names: TypeError.
   using NamedInput = std::pair<std::string_view, driver::Buffer>;
+  template <typename = void>  // so that `execute({})` means no buffers
   Outputs execute(std::initializer_list<NamedInput> inputs) const {
     return execute_named(std::span<const NamedInput>(inputs.begin(), inputs.size()));
   }
@@ -73,7 +75,7 @@ class Model {
   explicit Model(std::shared_ptr<ModelState> state) : state_(std::move(state)) {}
 
  private:
-  std::shared_ptr<ModelState> state_;
+  Shared<ModelState> state_;
 };
 
 }  // namespace kiln::engine

@@ -1,11 +1,10 @@
 #include "kiln/graph/graph.h"
 
-#include <fstream>
-#include <sstream>
-
 #include "kiln/graph/graph_state.h"
+#include "kiln/graph/infer.h"
 #include "kiln/graph/ir_clone.h"
 #include "kiln/support/error.h"
+#include "kiln/support/file.h"
 #include "kiln/support/format.h"
 
 namespace kiln::graph {
@@ -137,6 +136,7 @@ std::string_view to_string(DevicePlacementPolicy policy) {
 }
 
 Graph::Graph(std::string name, GraphOptions options) {
+  check_name("graph", name);
   auto module = options.module ? options.module->state() : std::make_shared<detail::ModuleState>();
   state_ = detail::make_state(module, name, name);
   try {
@@ -162,16 +162,9 @@ Graph Graph::parse(std::string_view text, std::string_view file_name) {
   return Graph(detail::adopt(module, first));
 }
 
-Graph Graph::load(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw FileNotFoundError(format("The graph file '{}' cannot be opened; check the path.", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse(text.str(), path);
-}
+Graph Graph::load(const std::string& path) { return parse(read_file(path), path); }
 
-Graph::Scope::Scope(const Graph& graph) : state_(graph.state_) { detail::push_graph(state_); }
+Graph::Scope::Scope(const Graph& graph) : state_(graph.state()) { detail::push_graph(state_); }
 Graph::Scope::~Scope() { detail::pop_graph(state_.get()); }
 
 Graph Graph::current() { return Graph(detail::current_graph()); }
@@ -244,6 +237,7 @@ std::vector<Type> Graph::output_types() const {
 }
 
 Graph Graph::add_subgraph(std::string name, SubgraphOptions options) const {
+  check_name("graph", name);
   if (state_->subgraphs.count(name) || name == this->name())
     throw ValueError(format("Graph '{}' already has a subgraph named '{}'; choose another name.",
                             this->name(), name));

@@ -13,6 +13,7 @@
 #include "kiln/graph/module.h"
 #include "kiln/graph/slice_index.h"
 #include "kiln/graph/value.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::graph {
 
@@ -121,7 +122,7 @@ class Graph {
   Graph copy() const;
   /// The IR text of a module that holds this graph and the subgraphs it calls.
   std::string to_string() const { return to_text({}); }
-  std::string to_text(const ir::TextOptions& options) const;
+  std::string to_text(const ir::TextOptions& options = {}) const;
 
   /// The last side effect on `device` so far; made on first use.
   Value device_chain(DeviceRef device) const;
@@ -138,7 +139,7 @@ class Graph {
   friend bool operator==(const Graph&, const Graph&) = default;
 
   explicit Graph(std::shared_ptr<detail::GraphState> state) : state_(std::move(state)) {}
-  const std::shared_ptr<detail::GraphState>& state() const { return state_; }
+  const std::shared_ptr<detail::GraphState>& state() const { return state_.checked(); }
 
  private:
   template <typename Forward>
@@ -156,7 +157,7 @@ class Graph {
     }
   }
 
-  std::shared_ptr<detail::GraphState> state_;
+  Shared<detail::GraphState> state_;
 };
 
 }  // namespace kiln::graph

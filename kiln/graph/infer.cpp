@@ -105,6 +105,14 @@ void check_same_dtype(const Inference& op, std::size_t first, std::size_t last) 
   }
 }
 
+void check_name(std::string_view what, std::string_view name) {
+  const std::size_t at = name.find('\0');
+  if (at != std::string_view::npos)
+    throw ValueError(
+        format("The name of a {} cannot hold a NUL character, but this one has one behind '{}'.",
+               what, name.substr(0, at)));
+}
+
 std::size_t checked_axis(const Inference& op, int rank) {
   const std::int64_t axis = op.integer("axis");
   if (axis < 0 || axis >= rank)

@@ -36,6 +36,9 @@ enum class DTypeFamily { all, comparison, arithmetic, min_max, floating, boolean
 /// ValueError `op '{name}' does not support dtype {d}` when `dtype` is outside the family.
 void check_dtype(std::string_view op, DTypeFamily family, DType dtype);
 
+/// A name that artifacts cannot hold: ValueError. `what` is what bears it, such as "weight".
+void check_name(std::string_view what, std::string_view name);
+
 /// The broadcast of two shapes; ValueError naming both when there is none.
 Shape broadcast_shapes(const Shape& a, const Shape& b);
 

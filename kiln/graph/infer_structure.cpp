@@ -38,6 +38,7 @@ Type constant(const Inference& op) {
 Type constant_external(const Inference& op) {
   const TensorType& type = declared_tensor(op);
   if (op.get<std::string>("name").empty()) throw ValueError("A weight needs a name.");
+  check_name("weight", op.get<std::string>("name"));
   if (!Shape::is_static(type.shape))
     throw ValueError(format("A weight has a static shape, not {}.", type.shape.repr()));
   const std::int64_t align = op.integer("align");

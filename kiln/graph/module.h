@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kiln/graph/ir.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::graph {
 
@@ -21,17 +22,17 @@ class Module {
   std::vector<std::string> top_level_graph_names() const;
   /// The IR text of every graph, subgraphs included.
   std::string to_string() const;
-  std::string to_text(const ir::TextOptions& options) const;
+  std::string to_text(const ir::TextOptions& options = {}) const;
   /// What the compiler reads.
   const ir::Module& ir() const;
 
   friend bool operator==(const Module&, const Module&) = default;
 
   explicit Module(std::shared_ptr<detail::ModuleState> state) : state_(std::move(state)) {}
-  const std::shared_ptr<detail::ModuleState>& state() const { return state_; }
+  const std::shared_ptr<detail::ModuleState>& state() const { return state_.checked(); }
 
  private:
-  std::shared_ptr<detail::ModuleState> state_;
+  Shared<detail::ModuleState> state_;
 };
 
 }  // namespace kiln::graph

@@ -122,6 +122,10 @@ IntegerRange exact_range(DType d) {
 
 bool holds_integer(DType dtype, const Scalar& value) {
   if (value.is_float()) return false;
+  // The only type whose exact integers exceed 64 bits has the powers of two up to 2^127.
+  if (value.is_wide_integer())
+    return dtype == DType::float8_e8m0fnu && value.to<double>() >= 0 &&
+           value.to<double>() <= 0x1p127;
   const bool is_unsigned = std::holds_alternative<std::uint64_t>(value);
   const auto u = is_unsigned ? std::get<std::uint64_t>(value) : 0;
   const auto i = is_unsigned ? 0 : value.to<std::int64_t>();
@@ -167,10 +171,13 @@ void check_weak(const Scalar& value, DType dtype) {
     throw ValueError(
         format("Unsafe cast: Can't promote python int with value ({}) to dtype({}). It "
                "would lose precision.",
-               std::holds_alternative<std::uint64_t>(value)
-                   ? std::to_string(std::get<std::uint64_t>(value))
-                   : std::to_string(value.to<std::int64_t>()),
-               dtype.to_string()));
+               integer_text(value), dtype.to_string()));
+}
+
+std::string integer_text(const Scalar& value) {
+  if (value.is_wide_integer()) return format("{:.0f}", value.to<double>());
+  return std::holds_alternative<std::uint64_t>(value) ? std::to_string(value.to<std::uint64_t>())
+                                                      : std::to_string(value.to<std::int64_t>());
 }
 
 namespace {
@@ -212,7 +219,7 @@ TensorValue array_constant(const Array& array, DType dtype, DeviceRef device) {
           format("Unsafe cast: Refusing to implicitly promote external array with precision loss "
                  "for DType "
                  "{}. Element {} is {}; convert the array first or use ops.constant.",
-                 dtype.to_string(), i, value.to<std::int64_t>()));
+                 dtype.to_string(), i, integer_text(value)));
     write_integer(dtype, value, to);
   }
   return ops::detail::constant_of(array.shape, dtype, std::move(bytes), device);

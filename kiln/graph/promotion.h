@@ -4,6 +4,7 @@
 // of them exactly; weak ones (numbers, arrays, static dims) adopt it, if it holds their value.
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -25,6 +26,8 @@ void check_weak(const Scalar& value, DType dtype);
 bool holds_integer(DType dtype, const Scalar& value);
 /// The integer part as an integer; a number that 64 bits do not hold comes back as a float.
 Scalar whole_part(double value);
+/// The digits of an integer; those of the nearest double for one beyond 64 bits.
+std::string integer_text(const Scalar& value);
 /// Writes an integer that `dtype` is known to hold.
 void write_integer(DType dtype, const Scalar& value, std::byte* to);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kiln/graph/value.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::graph {
 
@@ -86,7 +87,7 @@ class ShardingStrategy {
   Kind kind_;
   std::optional<int> axis_;
   int num_devices_;
-  std::shared_ptr<const Function> shard_;
+  Shared<const Function> shard_;
 };
 
 }  // namespace kiln::graph

@@ -4,6 +4,7 @@
 
 #include "kiln/graph/current_graph.h"
 #include "kiln/graph/ops.h"
+#include "kiln/graph/promotion.h"
 #include "kiln/graph/slice_index.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -31,13 +32,14 @@ std::string shaped_repr(std::string_view name, const ShapedType& type) {
 
 Type Value::type() const {
   if (weight_) return weight_->type();
-  KILN_CHECK(value_, "an empty value has no type");
+  if (!value_) throw_empty_handle();
   return value_->type;
 }
 
 ir::Value* Value::ir_value() const {
-  if (!weight_) return value_;
-  return detail::weight_value(*detail::current_graph_for({this, 1}), weight_);
+  if (weight_) return detail::weight_value(*detail::current_graph_for({this, 1}), weight_);
+  if (!value_) throw_empty_handle();
+  return value_;
 }
 
 std::string Value::repr() const {
@@ -211,7 +213,7 @@ std::string TensorValueLike::repr() const {
     std::string operator()(const Scalar& v) const {
       if (v.is_float()) return format("{}", v.to<double>());
       if (v.is_bool()) return v.to<bool>() ? "True" : "False";
-      return std::to_string(v.to<std::int64_t>());
+      return integer_text(v);
     }
     std::string operator()(const Array& v) const {
       return format("array of dtype {} and shape ({})", v.dtype.name(), join(v.shape, ", "));

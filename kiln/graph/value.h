@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "kiln/graph/ir.h"
 #include "kiln/graph/location.h"
 #include "kiln/graph/type.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::graph {
 
@@ -31,8 +33,20 @@ struct Array;
 /// one graph for life.
 class Value {
  public:
-  /// An empty handle; only assignment and comparison may be used.
+  /// An empty handle; it may be assigned, compared and used as `bool`.
   Value() = default;
+  Value(const Value&) = default;
+  Value& operator=(const Value&) = default;
+  Value(Value&& other) noexcept
+      : graph_(std::move(other.graph_)),
+        value_(std::exchange(other.value_, nullptr)),
+        weight_(std::move(other.weight_)) {}
+  Value& operator=(Value&& other) noexcept {
+    graph_ = std::move(other.graph_);
+    value_ = std::exchange(other.value_, nullptr);
+    weight_ = std::move(other.weight_);
+    return *this;
+  }
 
   Type type() const;
   /// Checked casts. Another type: TypeError.
@@ -58,7 +72,7 @@ class Value {
  protected:
   std::shared_ptr<detail::GraphState> graph_;
   ir::Value* value_ = nullptr;
-  std::shared_ptr<detail::WeightState> weight_;
+  Shared<detail::WeightState> weight_;
 };
 
 /// A value-semantic tensor: every operation makes a new one. Operators promote and broadcast; see

@@ -1,6 +1,7 @@
 #include "kiln/graph/weight.h"
 
 #include "kiln/graph/graph_state.h"
+#include "kiln/graph/infer.h"
 #include "kiln/graph/ops/transfer.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -30,6 +31,7 @@ Weight::Weight(std::string name, DType dtype, graph::Shape shape, DeviceRef devi
                WeightOptions options) {
   TensorType type(dtype, shape, device);  // checks the dims
   if (name.empty()) throw ValueError("A weight needs a name.");
+  check_name("weight", name);
   auto state = std::make_shared<detail::WeightState>();
   state->name = std::move(name);
   state->dtype = state->original_dtype = dtype;

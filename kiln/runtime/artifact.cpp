@@ -13,6 +13,7 @@
 #include "kiln/runtime/artifact_format.h"
 #include "kiln/runtime/checksum.h"
 #include "kiln/runtime/host_cpu.h"
+#include "kiln/support/file.h"
 #include "kiln/support/format.h"
 #include "kiln/support/json_reader.h"
 
@@ -40,6 +41,7 @@ std::uint64_t get(const std::byte* at, int bytes) {
 /// A file that is open for reading, with its length.
 struct OpenFile {
   explicit OpenFile(const std::string& path) {
+    check_path(path);
     do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
     if (fd < 0) throw_unreadable(path, errno);
@@ -398,6 +400,7 @@ class PublishedFile {
  public:
   explicit PublishedFile(const std::string& path) : path_(path) {
     // A rename would put a file in the place of a device or a pipe.
+    check_path(path);
     struct stat status;
     if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
       throw RuntimeError(format("cannot write '{}': it is no regular file", path));

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kiln/driver/buffer.h"
@@ -16,8 +18,13 @@ class Outputs {
   explicit Outputs(std::size_t count) : size_(count) {
     if (count > kInline) heap_ = std::make_unique<driver::Buffer[]>(count);
   }
-  Outputs(Outputs&&) noexcept = default;
-  Outputs& operator=(Outputs&&) noexcept = default;
+  Outputs(Outputs&& other) noexcept { *this = std::move(other); }
+  Outputs& operator=(Outputs&& other) noexcept {
+    std::move(other.inline_, other.inline_ + kInline, inline_);
+    heap_ = std::move(other.heap_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }

@@ -2,6 +2,7 @@
 
 #include "kiln/support/debug_settings.h"
 #include "kiln/support/format.h"
+#include "kiln/support/ref.h"
 #include "kiln/support/stack_trace.h"
 
 namespace kiln {
@@ -16,6 +17,12 @@ Error::Error(std::string message) : std::runtime_error(message), message_(std::m
 void Error::set_message(std::string message) {
   message_ = std::move(message);
   if (!stack_.empty()) text_ = format("{}\nNative stack, innermost first:\n{}", message_, stack_);
+}
+
+void throw_empty_handle() {
+  throw ValueError(
+      "This handle is empty: it was made without a value, or its value was moved away. Assign one "
+      "before its members are used.");
 }
 
 void throw_internal_error(const char* condition, const char* file, int line,

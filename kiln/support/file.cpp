@@ -27,9 +27,10 @@ struct Descriptor {
   }
 };
 
-int open_retrying(const char* path, int flags, mode_t mode = 0) {
+int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
+  check_path(path);
   int fd = -1;
-  do fd = open(path, flags | O_CLOEXEC, mode);
+  do fd = open(path.c_str(), flags | O_CLOEXEC, mode);
   while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -43,6 +44,14 @@ struct stat status_of(int fd, const std::string& path) {
 
 }  // namespace
 
+void check_path(const std::string& path) {
+  if (path.find('\0') == std::string::npos) return;
+  std::string shown;
+  for (char c : path) shown += c == '\0' ? std::string("\\0") : std::string(1, c);
+  throw ValueError(
+      format("The path '{}' holds a NUL character, which no file name may; check it.", shown));
+}
+
 void throw_file_error(const std::string& path, std::string_view what, int error_number) {
   const std::string text = format("The file '{}' {}: {}.", path, what, std::strerror(error_number));
   if (error_number == ENOENT) throw FileNotFoundError(text);
@@ -50,7 +59,7 @@ void throw_file_error(const std::string& path, std::string_view what, int error_
 }
 
 std::string read_file(const std::string& path) {
-  const Descriptor file(open_retrying(path.c_str(), O_RDONLY));
+  const Descriptor file(open_retrying(path, O_RDONLY));
   if (file.fd < 0) throw_file_error(path, "could not be opened", errno);
   std::string content;
   content.resize(static_cast<std::size_t>(status_of(file.fd, path).st_size));
@@ -101,7 +110,7 @@ bool is_special(const std::string& path) {
 
 void write_file(const std::string& path, std::span<const std::string_view> parts) {
   if (is_special(path)) {
-    const Descriptor file(open_retrying(path.c_str(), O_WRONLY));
+    const Descriptor file(open_retrying(path, O_WRONLY));
     if (file.fd < 0) throw_file_error(path, "could not be written", errno);
     if (const int error = write_all(file.fd, parts); error != 0)
       throw_file_error(path, "could not be written", error);
@@ -123,7 +132,7 @@ void write_file(const std::string& path, std::span<const std::string_view> parts
 }
 
 MappedFile::MappedFile(const std::string& path, Mode mode, std::uint64_t offset, std::size_t size) {
-  const Descriptor file(open_retrying(path.c_str(), mode == Mode::shared ? O_RDWR : O_RDONLY));
+  const Descriptor file(open_retrying(path, mode == Mode::shared ? O_RDWR : O_RDONLY));
   if (file.fd < 0) throw_file_error(path, "could not be opened", errno);
   const auto length = static_cast<std::uint64_t>(status_of(file.fd, path).st_size);
   if (offset > length || size > length - offset)
@@ -133,7 +142,7 @@ MappedFile::MappedFile(const std::string& path, Mode mode, std::uint64_t offset,
 }
 
 MappedFile::MappedFile(const std::string& path) {
-  const Descriptor file(open_retrying(path.c_str(), O_RDONLY));
+  const Descriptor file(open_retrying(path, O_RDONLY));
   if (file.fd < 0) throw_file_error(path, "could not be opened", errno);
   map(file.fd, path, Mode::read_only, 0,
       static_cast<std::size_t>(status_of(file.fd, path).st_size));

@@ -8,6 +8,9 @@
 
 namespace kiln {
 
+/// A path with a NUL character, which system calls would cut there: ValueError.
+void check_path(const std::string& path);
+
 /// Throws for a failed call on `path`: FileNotFoundError when the file is not there, otherwise
 /// RuntimeError with the path and the system's text. `what` is such as "could not be read".
 [[noreturn]] void throw_file_error(const std::string& path, std::string_view what,

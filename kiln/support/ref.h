@@ -3,9 +3,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 namespace kiln {
+
+/// Throws ValueError: a member of a handle was called that names nothing.
+[[noreturn]] void throw_empty_handle();
 
 /// Base of shared state that handles point to. The count starts at 1, owned by the first `Ref`.
 /// Objects made immortal are never counted nor destroyed, which keeps process-wide state free of
@@ -31,7 +35,7 @@ class RefCounted {
 };
 
 /// Shared pointer to a T, which may be incomplete: `ref_retain(T*)` and `ref_release(T*)` are found
-/// by argument-dependent lookup.
+/// by argument-dependent lookup. Using the object of an empty one: ValueError.
 template <typename T>
 class Ref {
  public:
@@ -61,8 +65,12 @@ class Ref {
   }
 
   T* get() const { return object_; }
-  T* operator->() const { return object_; }
-  T& operator*() const { return *object_; }
+  T* operator->() const { return &**this; }
+  T& operator*() const {
+    if (!object_) [[unlikely]]
+      throw_empty_handle();
+    return *object_;
+  }
   explicit operator bool() const { return object_ != nullptr; }
   /// Gives the reference up without dropping it.
   T* release() { return std::exchange(object_, nullptr); }
@@ -70,6 +78,27 @@ class Ref {
 
  private:
   T* object_ = nullptr;
+};
+
+/// A std::shared_ptr for handle classes. Using the object of an empty one, as a move leaves it:
+/// ValueError.
+template <typename T>
+class Shared : public std::shared_ptr<T> {
+ public:
+  Shared() = default;
+  Shared(std::shared_ptr<T> pointer) : std::shared_ptr<T>(std::move(pointer)) {}  // NOLINT
+
+  T* operator->() const { return &**this; }
+  T& operator*() const {
+    if (!*this) [[unlikely]]
+      throw_empty_handle();
+    return *this->get();
+  }
+  /// Itself, once it is known not to be empty.
+  const Shared& checked() const {
+    static_cast<void>(**this);
+    return *this;
+  }
 };
 
 }  // namespace kiln

@@ -10,6 +10,7 @@
 #include <set>
 #include <system_error>
 
+#include "kiln/support/file.h"
 #include "kiln/support/format.h"
 #include "kiln/support/json_reader.h"
 
@@ -198,6 +199,7 @@ void require_length(const std::string& path, std::uint64_t needed, std::uint64_t
 
 /// `*.safetensors` of a folder, or the file itself.
 std::vector<std::string> files_of(const std::string& path) {
+  check_path(path);
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) Mapping::refuse(path, ENOENT);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kiln/driver/buffer.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::weights {
 
@@ -37,7 +38,7 @@ class Safetensors {
     std::map<std::string, std::string> metadata;
   };
   explicit Safetensors(std::shared_ptr<const Entries> entries) : entries_(std::move(entries)) {}
-  std::shared_ptr<const Entries> entries_;
+  Shared<const Entries> entries_;
 };
 
 /// Maps files; a folder stands for its `*.safetensors` files, sorted by name. A missing path:

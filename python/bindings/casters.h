@@ -29,6 +29,8 @@ nb::object dtype_to_numpy(DType dtype);
 
 /// "<class 'str'>", as the messages about wrong arguments spell types.
 std::string type_text(nb::handle object);
+/// The bytes of a path: a str, bytes or an object with `__fspath__`. Others: TypeError.
+std::string path_of(nb::handle object);
 std::string str_of(nb::handle object);
 std::string repr_of(nb::handle object);
 

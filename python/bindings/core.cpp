@@ -43,4 +43,5 @@ NB_MODULE(_core, m) {
   bind_engine(engine);
   nb::module_ weights = m.def_submodule("weights", "Weight files.");
   bind_weights(weights);
+  bind_call_errors(m);
 }

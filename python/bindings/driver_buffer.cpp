@@ -186,13 +186,10 @@ A CPU buffer that aliases a C-contiguous, writable array; other arrays are copie
           "mmap",
           [](nb::object filename, DType dtype, Any shape, const std::string& mode,
              std::int64_t offset) {
-            nb::object path = nb::steal(PyOS_FSPath(filename.ptr()));
-            if (!path.is_valid()) throw nb::python_error();
-            if (PyBytes_Check(path.ptr())) path = nb::module_::import_("os").attr("fsdecode")(path);
             const Shape dims = PyIndex_Check(shape.ptr()) && !PySequence_Check(shape.ptr())
                                    ? Shape{nb::cast<std::int64_t>(nb::object(nb::borrow(shape)))}
                                    : to_int_shape(shape);
-            const auto name = nb::cast<std::string>(path);
+            const std::string name = path_of(filename);
             return without_gil(
                 [&] { return Buffer::mmap(name, dtype, dims, {.mode = mode, .offset = offset}); });
           },
@@ -357,7 +354,7 @@ Scalar to_scalar(nb::handle object) {
       PyErr_Clear();
       throw ValueError("The number is too large for any element type.");
     }
-    return real;
+    return Scalar::wide_integer(real);
   }
   PyErr_Clear();
   nb::object real = nb::steal(PyNumber_Float(p));
@@ -392,12 +389,7 @@ A strided, typed window onto memory of one device.
   def_exchange(cls);
 
   m.def(
-      "load_max_buffer",
-      [](nb::object path) {
-        nb::object name = nb::steal(PyOS_FSPath(path.ptr()));
-        if (!name.is_valid()) throw nb::python_error();
-        return driver::load_max_buffer(nb::cast<std::string>(name));
-      },
+      "load_max_buffer", [](nb::object path) { return driver::load_max_buffer(path_of(path)); },
       nb::arg("path"), "Reads one tensor that the binary-checkpoint debug print wrote.");
   m.def(
       "batch_inplace_copy",

@@ -214,6 +214,21 @@ nb::object to_numpy(const Buffer& buffer) {
   return nb::handle(from_dlpack)(make_buffer(std::move(source)));
 }
 
+/// What NumPy asks for when an array is made of a buffer.
+nb::object to_array_for_numpy(const Buffer& buffer, Any dtype, std::optional<bool> copy) {
+  const bool aliases = buffer.is_host() || buffer.pinned();
+  nb::object array = to_numpy(buffer);
+  const bool converts =
+      !dtype.is_none() &&
+      !nb::object(array.attr("dtype")).equal(nb::module_::import_("numpy").attr("dtype")(dtype));
+  if (copy == false && (converts || !aliases))
+    throw ValueError(
+        "A NumPy array of this buffer needs a copy, since its dtype or its device differs, but "
+        "`copy` is False.");
+  if (converts) return array.attr("astype")(dtype);
+  return aliases && copy == true ? nb::object(array.attr("copy")()) : array;
+}
+
 }  // namespace
 
 bool is_ndarray(nb::handle object) {
@@ -291,6 +306,9 @@ array([[1., 0.],
       .def("__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
            nb::arg("copy") = nb::none(), "A DLPack capsule of this memory.")
+      .def("__array__", &to_array_for_numpy, nb::arg("dtype") = nb::none(),
+           nb::arg("copy") = nb::none(),
+           "As `to_numpy`, for `numpy.asarray`; `copy` and `dtype` as NumPy has them.")
       .def("__dlpack_device__", &Buffer::dlpack_device, "Device type and id of DLPack.");
 }
 

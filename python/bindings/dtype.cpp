@@ -53,8 +53,15 @@ nb::object to_ml_dtypes(DType d) {
 }
 
 nb::object to_torch(DType d) {
-  nb::object found =
-      nb::getattr(nb::module_::import_("torch"), std::string(d.name()).c_str(), nb::none());
+  nb::object torch;
+  try {
+    torch = nb::module_::import_("torch");
+  } catch (nb::python_error& e) {
+    if (!e.matches(PyExc_ImportError)) throw;
+    throw ValueError(d.to_string() +
+                     " cannot be converted to a torch dtype: the package torch is not installed.");
+  }
+  nb::object found = nb::getattr(torch, std::string(d.name()).c_str(), nb::none());
   if (found.is_none()) throw ValueError("unsupported DType to convert to torch: " + d.to_string());
   return found;
 }
@@ -88,6 +95,11 @@ The numeric limits of a floating-point type.
 
 }  // namespace
 
+std::string path_of(nb::handle object) {
+  nb::object bytes = nb::module_::import_("os").attr("fsencode")(object);
+  return {PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))};
+}
+
 std::string str_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 std::string repr_of(nb::handle object) { return nb::cast<std::string>(nb::repr(object)); }
 std::string type_text(nb::handle object) { return repr_of(object.type()); }
@@ -114,7 +126,9 @@ DType dtype_from_numpy(nb::handle dtype) {
     const bool is_scalar_type =
         PyType_Check(d.ptr()) &&
         PyObject_IsSubclass(d.ptr(), nb::object(numpy.attr("generic")).ptr()) == 1;
-    if (!is_scalar_type) throw ValueError("unsupported NumPy dtype: " + str_of(dtype));
+    if (!is_scalar_type)
+      throw ValueError("unsupported NumPy dtype: " + repr_of(dtype) + " of " + type_text(dtype) +
+                       "; expected a numpy.dtype or a NumPy scalar type such as numpy.float32.");
     d = numpy.attr("dtype")(d);
   }
   if (nb::cast<bool>(d.attr("isnative")))

@@ -42,7 +42,13 @@ void bind_info(nb::module_& m) {
           "shape", [](const MefInfo::Weight& w) { return make_tuple_of(Shape(w.shape)); },
           "Extents.")
       .def_ro("device", &MefInfo::Weight::device, "Where it lies.")
-      .def_ro("carried", &MefInfo::Weight::carried, "Whether the file holds its data.");
+      .def_ro("carried", &MefInfo::Weight::carried, "Whether the file holds its data.")
+      .def("__repr__", [](const MefInfo::Weight& w) {
+        return "MefWeight(name='" + w.name + "', dtype=" + w.dtype.to_string() +
+               ", shape=" + repr_of(make_tuple_of(Shape(w.shape))) +
+               ", device=" + w.device.to_string() + ", carried=" + (w.carried ? "True" : "False") +
+               ")";
+      });
   nb::class_<runtime::CpuTarget>(m, "CpuTarget", "A processor that code was made for.")
       .def_ro("triple", &runtime::CpuTarget::triple, "Such as 'x86_64-unknown-linux-gnu'.")
       .def_ro("cpu", &runtime::CpuTarget::cpu, "Such as 'x86-64-v3'.")

@@ -281,10 +281,7 @@ void def_compile(nb::class_<InferenceSession>& cls) {
 
 std::optional<std::string> to_path(nb::handle object) {
   if (!PyUnicode_Check(object.ptr()) && !nb::hasattr(object, "__fspath__")) return std::nullopt;
-  nb::object path = nb::steal(PyOS_FSPath(object.ptr()));
-  if (!path.is_valid()) throw nb::python_error();
-  if (PyBytes_Check(path.ptr())) path = nb::module_::import_("os").attr("fsdecode")(path);
-  return nb::cast<std::string>(path);
+  return path_of(object);
 }
 
 WeightsRegistry to_registry(nb::handle object) {
@@ -296,7 +293,11 @@ WeightsRegistry to_registry(nb::handle object) {
     throw TypeError("A weights registry is a mapping from names to arrays, not " +
                     type_text(object) + ".");
   for (nb::handle item : nb::iter(nb::object(object.attr("items")()))) {
-    const auto name = nb::cast<std::string>(nb::object(item[0]));
+    nb::object key = item[0];
+    if (!PyUnicode_Check(key.ptr()))
+      throw TypeError("A weights registry maps names to arrays, but " + repr_of(key) +
+                      " is no str but " + type_text(key) + ".");
+    const auto name = nb::cast<std::string>(key);
     registry.emplace(name, to_weight(name, nb::object(item[1])));
   }
   return registry;

@@ -25,14 +25,9 @@ std::vector<std::unique_ptr<Graph::Scope>>& open_scopes() {
 }
 
 std::vector<std::string> to_paths(nb::handle object) {
-  const auto path = [](nb::handle item) {
-    nb::object text = nb::steal(PyOS_FSPath(item.ptr()));
-    if (!text.is_valid()) throw nb::python_error();
-    return nb::cast<std::string>(text);
-  };
-  if (PyUnicode_Check(object.ptr()) || nb::hasattr(object, "__fspath__")) return {path(object)};
+  if (PyUnicode_Check(object.ptr()) || nb::hasattr(object, "__fspath__")) return {path_of(object)};
   std::vector<std::string> paths;
-  for (nb::handle item : nb::iter(object)) paths.push_back(path(item));
+  for (nb::handle item : nb::iter(object)) paths.push_back(path_of(item));
   return paths;
 }
 

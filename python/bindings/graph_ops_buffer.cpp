@@ -34,7 +34,11 @@ Overwrites a buffer.
         const nb::object key = PyList_Check(indices.ptr())
                                    ? nb::steal(PyList_AsTuple(indices.ptr()))
                                    : nb::borrow(indices);
-        ops::buffer_store_slice(to_value(destination), to_value(source), to_indices(key));
+        const graph::Value target = to_value(destination);
+        const graph::Type type = target.type();
+        const bool shaped = type.is_tensor() || type.is_buffer();
+        const graph::Shape shape = shaped ? type.shaped().shape : graph::Shape();
+        ops::buffer_store_slice(target, to_value(source), to_indices(key, shape));
       },
       nb::arg("destination"), nb::arg("source"), nb::arg("indices"),
       "Writes a region of a buffer; entries as in slice_tensor, positive steps only.");

@@ -17,8 +17,23 @@ ops::RegionFunction region(nb::handle function) {
     nb::list arguments = make_values(values);
     nb::object result = nb::steal(PyObject_CallObject(function.ptr(), nb::tuple(arguments).ptr()));
     if (!result.is_valid()) throw nb::python_error();
-    return to_results(result);
+    try {
+      return to_results(result);
+    } catch (const TypeError& error) {
+      throw TypeError("Results don't match expected types: " + std::string(error.what()));
+    }
   };
+}
+
+std::vector<graph::TensorValueLike> to_loop_values(nb::handle iterable) {
+  if (!nb::hasattr(iterable, "__iter__"))
+    throw TypeError("The initial values of ops.while_loop are a sequence of tensors, not " +
+                    type_text(iterable) + ".");
+  nb::list values(nb::borrow(iterable));
+  for (nb::handle value : values)
+    if (nb::isinstance<graph::BufferValue>(value) || nb::hasattr(value, "__buffervalue__"))
+      throw NotImplementedError("Buffer operations are currently not supported in while loops");
+  return to_value_likes(values);
 }
 
 }  // namespace
@@ -36,7 +51,7 @@ void bind_ops_control_flow(nb::module_& m) {
       "while_loop",
       [](Any initial_values, nb::callable predicate, nb::callable body) {
         return make_values(
-            ops::while_loop(to_value_likes(initial_values), region(predicate), region(body)));
+            ops::while_loop(to_loop_values(initial_values), region(predicate), region(body)));
       },
       nb::arg("initial_values"), nb::arg("predicate"), nb::arg("body"), R"(
 Runs `body` while `predicate` gives true; both get the loop's values.

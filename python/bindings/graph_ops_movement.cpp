@@ -34,9 +34,12 @@ void bind_ops_movement(nb::module_& m) {
   m.def(
       "slice_tensor",
       [](ValueLike x, Any indices) {
+        const graph::TensorValueLike value = x.get();
+        const graph::Shape shape = value.tensor() ? value.tensor()->shape() : graph::Shape();
         if (PyList_Check(indices.ptr()))
-          return ops::slice_tensor(x.get(), to_indices(nb::steal(PyList_AsTuple(indices.ptr()))));
-        return ops::slice_tensor(x.get(), to_indices(indices));
+          return ops::slice_tensor(value,
+                                   to_indices(nb::steal(PyList_AsTuple(indices.ptr())), shape));
+        return ops::slice_tensor(value, to_indices(indices, shape));
       },
       nb::arg("x"), nb::arg("indices"),
       "NumPy indexing with range checks instead of clamping; also `x[...]`.");

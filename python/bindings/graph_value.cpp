@@ -81,6 +81,45 @@ SliceIndex to_slice_index(nb::handle object) {
                   type_text(object) + ".");
 }
 
+void refuse_wide(nb::handle number, const Dim& size, const char* before, const char* after) {
+  if (!PyLong_Check(number.ptr())) return;
+  int overflow = 0;
+  PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow == 0) return;
+  const std::string text = before + str_of(number) + after + size.to_string();
+  if (std::string_view(before) == "Index ") throw IndexError(text);
+  throw ValueError(text);
+}
+
+void refuse_wide_entry(nb::handle entry, const Dim& size) {
+  refuse_wide(entry, size, "Index ", " out of range of dim ");
+  if (PyTuple_Check(entry.ptr()) && PyTuple_Size(entry.ptr()) == 2)
+    entry = PyTuple_GetItem(entry.ptr(), 0);
+  if (!PySlice_Check(entry.ptr())) return;
+  constexpr const char* kAfter = " out of range for dimension size ";
+  refuse_wide(nb::object(entry.attr("start")), size, "slice start index ", kAfter);
+  refuse_wide(nb::object(entry.attr("stop")), size, "slice stop index ", kAfter);
+}
+
+/// Before the integers become dims, which are 64 bits wide: those beyond lie outside of the axis.
+void refuse_wide_indices(nb::handle key, const graph::Shape& shape) {
+  const bool single = is_named_slice(key) || !PyTuple_Check(key.ptr());
+  const Py_ssize_t count = single ? 1 : PyTuple_Size(key.ptr());
+  std::vector<nb::handle> entries;
+  std::size_t open = static_cast<std::size_t>(-1);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    nb::handle entry = single ? key : nb::handle(PyTuple_GetItem(key.ptr(), i));
+    if (entry.is_none()) continue;
+    if (entry.ptr() == Py_Ellipsis) open = entries.size();
+    entries.push_back(entry);
+  }
+  const auto rank = static_cast<std::size_t>(shape.rank());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::size_t axis = i > open ? rank - (entries.size() - i) : i;
+    if (i != open && axis < rank) refuse_wide_entry(entries[i], shape[static_cast<int>(axis)]);
+  }
+}
+
 template <typename Operation>
 auto binary(Operation operation) {
   return [operation](nb::handle_t<TensorValue> self, Any other) -> nb::object {
@@ -160,7 +199,7 @@ void def_operators(nb::class_<TensorValue, Value>& cls) {
       .def("__abs__", [](const TensorValue& v) { return make_value(ops::abs(v)); })
       .def("__round__", [](const TensorValue& v) { return make_value(ops::round(v)); })
       .def("__getitem__",
-           [](const TensorValue& v, Any key) { return make_value(v[to_indices(key)]); });
+           [](const TensorValue& v, Any key) { return make_value(v[to_indices(key, v.shape())]); });
   const auto refuse = [&](const char* name, const char* what) {
     cls.def(name, [what](const TensorValue& v, nb::args) -> bool {
       throw TypeError(v.repr() + " " + what);
@@ -280,10 +319,10 @@ void bind_buffer(nb::module_& m) {
       .def(
           "print", [](const BufferValue& v, const std::string& label) { v.print(label); },
           nb::arg("label") = "debug_buffer", "Loads the buffer and prints it when the graph runs.")
-      .def("__getitem__",
-           [](const BufferValue& v, Any key) { return make_value(v[to_indices(key)].load()); })
+      .def("__getitem__", [](const BufferValue& v,
+                             Any key) { return make_value(v[to_indices(key, v.shape())].load()); })
       .def("__setitem__", [](const BufferValue& v, Any key, StrongValue value) {
-        v[to_indices(key)].store(value.get());
+        v[to_indices(key, v.shape())].store(value.get());
       });
 }
 
@@ -408,10 +447,13 @@ std::vector<Value> to_results(nb::handle result) {
   if (nb::isinstance<Value>(result) || nb::isinstance<DimObject>(result) ||
       nb::hasattr(result, "static_dims") || nb::hasattr(result, "__tensorvalue__"))
     return {to_value(result)};
-  return to_values(result);
+  // What is not iterable is refused as the value it was meant to be.
+  const bool is_iterable = nb::hasattr(result, "__iter__") && !PyUnicode_Check(result.ptr());
+  return is_iterable ? to_values(result) : std::vector<Value>{to_value(result)};
 }
 
-std::vector<SliceIndex> to_indices(nb::handle key) {
+std::vector<SliceIndex> to_indices(nb::handle key, const graph::Shape& shape) {
+  refuse_wide_indices(key, shape);
   if (is_named_slice(key) || !PyTuple_Check(key.ptr())) return {to_slice_index(key)};
   std::vector<SliceIndex> indices;
   for (Py_ssize_t i = 0; i < PyTuple_Size(key.ptr()); ++i)

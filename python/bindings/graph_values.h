@@ -33,8 +33,8 @@ std::vector<graph::TensorValueLike> to_value_likes(nb::handle iterable);
 /// Values from what a function returned: None, one value, or an iterable of them.
 std::vector<graph::Value> to_results(nb::handle result);
 std::vector<graph::Type> to_types(nb::handle iterable);
-/// The parts of `x[...]`.
-std::vector<graph::SliceIndex> to_indices(nb::handle key);
+/// The parts of `x[...]`, where `x` has this shape.
+std::vector<graph::SliceIndex> to_indices(nb::handle key, const graph::Shape& shape);
 /// A host copy of a NumPy array or another DLPack array.
 graph::Array to_array(nb::handle object);
 

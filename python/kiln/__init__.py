@@ -12,15 +12,23 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-_found = find_spec("kiln._core")
-if _found is None or _found.origin is None:  # nothing, or no more than the folder of the stubs
+
+def _is_built() -> bool:
+    found = find_spec("kiln._core")
+    return found is not None and found.origin is not None  # more than the folder of the stubs
+
+
+if not _is_built():
     # In a source tree the extension lies in the build folder, which then joins the package.
     import os
 
-    _built = os.path.join(os.path.dirname(__file__), "../../build/release/python/kiln")
-    if not os.path.isdir(_built):
-        raise ModuleNotFoundError("The extension kiln._core is not built.", name="kiln._core")
-    __path__.append(os.path.abspath(_built))
+    __path__.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "../../build/release/python/kiln")))
+    if not _is_built():
+        raise ModuleNotFoundError(
+            "kiln is not built: there is no extension kiln._core beside its Python files or in "
+            f"{__path__[-1]}. Run `make build` in the source tree and let it finish, or `pip install .`.",
+            name="kiln._core",
+        )
 
 from kiln._core import InternalError, __version__
 

@@ -11,6 +11,7 @@ namespace {
 
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
@@ -377,9 +378,13 @@ TEST_F(Ops, Matmul) {
 
 TEST_F(Ops, SoftmaxAndNorms) {
   EXPECT_EQ(ops::softmax(x, 0).shape(), x.shape());
-  EXPECT_EQ(failure([&] { ops::softmax(x, 3); }), "ValueError: Invalid axis=3 for input x.rank=3");
-  EXPECT_EQ(failure([&] { ops::softmax(of({})); }),
-            "ValueError: Invalid axis=-1 for input x.rank=0");
+  EXPECT_THAT(
+      failure([&] { ops::softmax(x, 3); }),
+      AllOf(StartsWith("ValueError: Failed to create op 'softmax':\nInputs:\n    x = Tensor"),
+            HasSubstr("\n    axis = 3\n"), EndsWith("Invalid axis=3 for input x.rank=3")));
+  EXPECT_THAT(failure([&] { ops::logsoftmax(of({})); }),
+              AllOf(StartsWith("ValueError: Failed to create op 'logsoftmax':"),
+                    EndsWith("Invalid axis=-1 for input x.rank=0")));
   EXPECT_THAT(failure([&] { ops::logsoftmax(of({2}, i64)); }), HasSubstr("does not support"));
   TensorValue w = of({"k"});
   EXPECT_EQ(ops::layer_norm(x, w, w, 1e-5).shape(), x.shape());
@@ -398,8 +403,9 @@ TEST_F(Ops, SoftmaxAndNorms) {
 
 TEST_F(Ops, ReductionsAndSelection) {
   for (int axis : {-4, 3})
-    EXPECT_EQ(failure([&] { ops::sum(x, axis); }),
-              "ValueError: Invalid axis=" + std::to_string(axis) + " for input x.rank=3");
+    EXPECT_THAT(failure([&] { ops::sum(x, axis); }),
+                AllOf(StartsWith("ValueError: Failed to create op"),
+                      EndsWith("Invalid axis=" + std::to_string(axis) + " for input x.rank=3")));
   EXPECT_THAT(failure([&] { ops::sum(of({2}, DType::bool_)); }), HasSubstr("DType.bool"));
   EXPECT_EQ(ops::max(of({2}, DType::bool_)).dtype(), DType::bool_);
   EXPECT_EQ(ops::sum(of({0, 2}), 0).shape(), (Shape{1, 2}));

@@ -134,8 +134,13 @@ def test_cpp_example_runs_with_the_runtime_component_alone(cpp_embed, artifact, 
     [
         (None, "101 102\n", "cannot read"),
         (b"not an artifact", "101 102\n", "is not a MEF file"),
-        ("whole", "101 word 102\n", "is not a list of token ids"),
+        ("whole", "101 102\n101 word 102\n", "line 2: 'word' is not a token id"),
+        ("whole", "101 1.5\n", "line 1: '1.5' is not a token id"),
+        ("whole", "101 99999999 102\n", "line 1: "),
         ("whole", "101 99999999 102\n", "out of bounds"),
+        ("whole", f"101 1996 {10**20}\n", f"line 1: '{10**20}' does not fit"),
+        ("whole", f"\n{-(10**20)}\n", f"line 2: '{-(10**20)}' does not fit"),
+        ("whole", f"{2**63}\n", f"line 1: '{2**63}' does not fit"),
         ("half", "101 102\n", "is truncated"),
     ],
 )
@@ -152,6 +157,13 @@ def test_cpp_example_says_what_is_wrong(cpp_embed, artifact, tmp_path, artifact_
     result = subprocess.run([cpp_embed, path, ids], capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert expected in result.stderr
+
+
+def test_cpp_example_refuses_a_folder_of_tokens(cpp_embed, artifact, tmp_path):
+    command = [cpp_embed, artifact, tmp_path]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert f"Cannot read '{tmp_path}'" in result.stderr
 
 
 def test_cpp_counter_compiles_its_graph(prefix, tmp_path):
@@ -199,3 +211,8 @@ def test_pip_install_gives_a_package_that_compiles_and_runs(tmp_path):
     # The package is typed, and carries what it needs beside it.
     assert (site / "kiln" / "py.typed").exists()
     assert list((site / "kiln" / "lib").glob("libkiln.so*"))
+    # The command is installed, finds its library and tells failure from success.
+    assert "inspect" in run(site / "bin" / "kiln", "--help", env=environment, cwd=tmp_path)
+    wrong = [site / "bin" / "kiln", "inspect", tmp_path / "nothing.mef"]
+    result = subprocess.run(wrong, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode != 0 and "nothing.mef" in result.stderr

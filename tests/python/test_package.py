@@ -1,6 +1,8 @@
 import doctest
 import importlib
+import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 
@@ -17,6 +19,20 @@ def test_import_loads_no_numpy_and_no_layers():
     code = "import sys, kiln; print([m for m in ('numpy', 'kiln.graph', 'kiln.engine') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("build_folder", [False, True])
+def test_a_tree_that_is_not_built_says_so(build_folder, tmp_path):
+    package = tmp_path / "python" / "kiln"
+    (package / "_core").mkdir(parents=True)  # the stubs
+    shutil.copy(kiln.__file__, package / "__init__.py")
+    if build_folder:
+        (tmp_path / "build/release/python/kiln/_core").mkdir(parents=True)
+    command = [sys.executable, "-c", "import kiln"]
+    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+    out = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert out.returncode == 1
+    assert "ModuleNotFoundError: kiln is not built" in out.stderr and "make build" in out.stderr
 
 
 def test_unknown_attribute():

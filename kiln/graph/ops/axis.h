@@ -6,7 +6,10 @@
 
 namespace kiln::graph::ops {
 
-/// Counted from the start. Out of range: ValueError "Invalid axis={a} for input x.rank={r}".
-std::int64_t checked_axis(int axis, int rank);
+/// Counted from the start when it is in range. Others stay as they are, for the op to refuse with
+/// its name and operands.
+inline std::int64_t normalized_axis(int axis, int rank) {
+  return axis < 0 && axis >= -rank ? axis + rank : axis;
+}
 
 }  // namespace kiln::graph::ops

@@ -27,6 +27,7 @@ void check_whole_bytes(DType dtype) {
 }
 
 std::string number_text(const Scalar& number) {
+  if (number.is_wide_integer()) return integer_text(number);
   return std::visit(
       [](auto v) { return format("{}", v); },
       static_cast<const std::variant<bool, std::int64_t, std::uint64_t, double>&>(number));

@@ -14,22 +14,16 @@ namespace kiln::graph::ops {
 
 using graph::detail::add_tensor_op;
 
-std::int64_t checked_axis(int axis, int rank) {
-  if (axis < -rank || axis >= rank)
-    throw ValueError(format("Invalid axis={} for input x.rank={}", axis, rank));
-  return axis < 0 ? axis + rank : axis;
-}
-
 TensorValue softmax(const TensorValueLike& value, int axis) {
   LocationScope at(value.location());
   TensorValue x = strong(value);
-  return add_tensor_op(OpKind::softmax, {x}, {{"axis", checked_axis(axis, x.rank())}});
+  return add_tensor_op(OpKind::softmax, {x}, {{"axis", normalized_axis(axis, x.rank())}});
 }
 
 TensorValue logsoftmax(const TensorValueLike& value, int axis) {
   LocationScope at(value.location());
   TensorValue x = strong(value);
-  return add_tensor_op(OpKind::logsoftmax, {x}, {{"axis", checked_axis(axis, x.rank())}});
+  return add_tensor_op(OpKind::logsoftmax, {x}, {{"axis", normalized_axis(axis, x.rank())}});
 }
 
 TensorValue layer_norm(const TensorValueLike& input, const TensorValueLike& gamma,

@@ -27,6 +27,7 @@ std::optional<Bound> plain_bound(const TensorValueLike& x) {
   if (const auto* dim = std::get_if<Dim>(&x.variant())) return Bound{*dim, {}};
   const auto* number = std::get_if<Scalar>(&x.variant());
   if (!number) return std::nullopt;
+  if (number->is_wide_integer()) throw ValueError("Dim value must be -2**63 <= dim < 2**63");
   if (number->is_float()) return Bound{{}, number->to<double>()};
   if (std::holds_alternative<std::uint64_t>(*number))
     return Bound{std::get<std::uint64_t>(*number)};

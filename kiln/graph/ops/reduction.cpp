@@ -10,7 +10,8 @@ namespace {
 TensorValue reduce(OpKind kind, const TensorValueLike& x, int axis) {
   LocationScope at(x.location());
   TensorValue value = strong(x);
-  return graph::detail::add_tensor_op(kind, {value}, {{"axis", checked_axis(axis, value.rank())}});
+  return graph::detail::add_tensor_op(kind, {value},
+                                      {{"axis", normalized_axis(axis, value.rank())}});
 }
 
 }  // namespace

@@ -420,6 +420,11 @@ class Buffer:
     def __dlpack__(self, *, stream: int | None = None, max_version: object | None = None, dl_device: object | None = None, copy: bool | None = None) -> object:
         """A DLPack capsule of this memory."""
 
+    def __array__(self, dtype: object | None = None, copy: bool | None = None) -> object:
+        """
+        As `to_numpy`, for `numpy.asarray`; `copy` and `dtype` as NumPy has them.
+        """
+
     def __dlpack_device__(self) -> tuple[int, int]:
         """Device type and id of DLPack."""
 

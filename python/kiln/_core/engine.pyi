@@ -134,6 +134,8 @@ class MefWeight:
     def carried(self) -> bool:
         """Whether the file holds its data."""
 
+    def __repr__(self) -> str: ...
+
 class CpuTarget:
     """A processor that code was made for."""
 
