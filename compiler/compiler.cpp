@@ -9,11 +9,13 @@
 
 #include "compiler/codegen/host.h"
 #include "compiler/codegen/object.h"
+#include "compiler/diagnostics.h"
 #include "compiler/ir_output.h"
 #include "compiler/kernels/builder.h"
 #include "compiler/kernels/merge.h"
 #include "compiler/link.h"
 #include "compiler/passes/passes.h"
+#include "compiler/plan.h"
 #include "compiler/target.h"
 #include "kiln/runtime/compiler_interface.h"
 #include "kiln/support/error.h"
@@ -33,8 +35,7 @@ std::string kernel_name(const Kernel& kernel) {
   int parts = 0;
   std::string_view before;
   for (const ir::Op* op : kernel.ops) {
-    std::string_view part = graph::to_string(op->kind);
-    if (op->has_attribute(kExpandedFrom)) part = op->attribute<std::string>(kExpandedFrom);
+    std::string_view part = user_name(*op);
     if (part == before || op->kind == graph::OpKind::constant) continue;
     before = part;
     if (++parts > 6) break;
@@ -114,18 +115,22 @@ class Compilation {
   }
 
   Program make_program(ir::Graph& graph) {
+    std::vector<graph::Type> results;
+    for (const ir::Value* result : graph.terminator()->operands) results.push_back(result->type);
     inline_calls(graph);
+    size_ranges(graph);
     write_graphs(graph.name + ".inlined");
     if (!options_.nan_check) find_attention(graph);
     expand(graph);
     remove_dead_ops(graph);
     write_graphs(graph.name + ".expanded");
     Program program = build_program(graph, isa_, constants_, options_.nan_check);
+    program.results = std::move(results);
     if (!options_.nan_check) merge_kernels(program);
     for (std::vector<Step>* steps : {&program.init, &program.run})
       for_each_step(*steps, [&](Step& step) {
         if (!step.kernel) return;
-        collapse_axes(*step.kernel, program);
+        working_on(step.kernel->ops, [&] { collapse_axes(*step.kernel, program); });
         step.kernel->name = kernel_name(*step.kernel);
       });
     return program;
@@ -137,7 +142,8 @@ class Compilation {
       for (const std::vector<Step>* steps : {&program->init, &program->run})
         for_each_step(*steps, [&](const Step& step) {
           if (!step.kernel) return;
-          std::string key = signature_of(*step.kernel, *program).key;
+          std::string key = working_on(step.kernel->ops,
+                                       [&] { return signature_of(*step.kernel, *program).key; });
           auto [it, fresh] = symbol_of_key.try_emplace(
               std::move(key), format("kernel{}_{}", unique_.size(), step.kernel->name));
           if (fresh) unique_.push_back({step.kernel.get(), program.get(), it->second});
@@ -158,10 +164,12 @@ class Compilation {
       for (std::size_t i; (i = next++) < unique_.size();) {
         try {
           report("kernel " + unique_[i].kernel->name);
-          llvm::LLVMContext context;
-          auto module = make_module(context, unique_[i].symbol, isa_);
-          emit_kernel(*module, isa_, *unique_[i].kernel, *unique_[i].program, unique_[i].symbol);
-          objects[i] = emit(*module, number + 2 * static_cast<int>(i));
+          working_on(unique_[i].kernel->ops, [&] {
+            llvm::LLVMContext context;
+            auto module = make_module(context, unique_[i].symbol, isa_);
+            emit_kernel(*module, isa_, *unique_[i].kernel, *unique_[i].program, unique_[i].symbol);
+            objects[i] = emit(*module, number + 2 * static_cast<int>(i));
+          });
           std::lock_guard lock(progress_mutex_);
           ++done_;
         } catch (...) {
@@ -189,8 +197,8 @@ class Compilation {
       const Program& program = *programs_[g];
       runtime::GraphSignature signature = signature_of_graph(program);
       MemoryPlan plan = plan_memory(program);
-      memory_.push_back(memory_of(program, plan));
-      signature.run_symbol = format("kiln_run_{}", g);
+      memory_.push_back(describe_memory(program, plan, isa_));
+      signature.run_symbol = run_symbol(g);
       emit_entry(*module, isa_, program, program.run, plan, symbols_, locations_,
                  signature.run_symbol);
       exported.push_back(signature.run_symbol);
@@ -229,10 +237,9 @@ class Compilation {
       ++n;
     }
     n = 0;
-    for (const ir::Value* result : graph.terminator()->operands) {
-      if (!result->type.is_tensor()) continue;
-      signature.outputs.push_back(
-          tensor_signature(name(graph.result_names, n, "output"), result->type));
+    for (const graph::Type& type : program.results) {
+      if (!type.is_tensor()) continue;
+      signature.outputs.push_back(tensor_signature(name(graph.result_names, n, "output"), type));
       ++n;
     }
     for (const Step& step : program.run)
@@ -271,62 +278,15 @@ class Compilation {
     }
   }
 
-  /// "matmul", "Epilogue(matmul, add, gelu)", "Fused(add, layer_norm)", "Pack(transpose)".
-  static std::string summary(const Kernel& kernel, const nlohmann::json& ops) {
-    std::string parts;
-    for (const auto& op : ops) parts += (parts.empty() ? "" : ", ") + op.get<std::string>();
-    if (kernel.kind == Kernel::Kind::pack) return "Pack(" + parts + ")";
-    if (kernel.kind == Kernel::Kind::attention) return "Attention(" + parts + ")";
-    if (ops.size() == 1) return parts;
-    if (parts.empty()) return "copy";
-    return (kernel.kind == Kernel::Kind::matmul ? "Epilogue(" : "Fused(") + parts + ")";
-  }
-
-  /// Temporaries by the slot they share, and those whose size only running tells.
-  static nlohmann::json memory_of(const Program& program, const MemoryPlan& plan) {
-    auto text_of = [&](const Tensor& tensor) {
-      return format("{} {}", tensor.dtype.name(), graph::Shape(tensor.shape).to_string());
-    };
-    nlohmann::json slots = nlohmann::json::array();
-    for (const MemoryPlan::Slot& slot : plan.slots) {
-      nlohmann::json tensors = nlohmann::json::array();
-      for (int id : slot.tensors)
-        tensors.push_back(text_of(program.tensors[static_cast<std::size_t>(id)]));
-      slots.push_back(tensors);
-    }
-    nlohmann::json unplanned = nlohmann::json::array();
-    for (const Tensor& tensor : program.tensors)
-      if (tensor.storage == Tensor::Storage::temporary && tensor.sized_by_data)
-        unplanned.push_back(text_of(tensor));
-    return {{"graph", program.graph->name}, {"slots", slots}, {"sized_by_data", unplanned}};
-  }
-
   std::string plan() const {
     nlohmann::json kernels = nlohmann::json::array();
-    for (const auto& program : programs_)
-      for (const std::vector<Step>* steps : {&program->init, &program->run})
-        for_each_step(*steps, [&](const Step& step) {
-          if (!step.kernel) return;
-          nlohmann::json ops = nlohmann::json::array();
-          for (const ir::Op* op : step.kernel->ops) {
-            if (op->kind == graph::OpKind::constant) continue;
-            std::string part(graph::to_string(op->kind));
-            if (op->has_attribute(kExpandedFrom)) part = op->attribute<std::string>(kExpandedFrom);
-            if (ops.empty() || ops.back() != part) ops.push_back(part);
-          }
-          nlohmann::json extents = nlohmann::json::array();
-          for (std::size_t k = 0; k < step.kernel->axes.size(); ++k)
-            extents.push_back(step.kernel->extent(k).to_string());
-          kernels.push_back({{"graph", program->graph->name},
-                             {"name", step.kernel->name},
-                             {"symbol", symbols_.at(step.kernel.get())},
-                             {"stage", steps == &program->init ? "init" : "run"},
-                             {"ops", ops},
-                             {"summary", summary(*step.kernel, ops)},
-                             {"extents", extents}});
-        });
-    return nlohmann::json{{"kernels", kernels}, {"memory", memory_}}.dump();
+    for (std::size_t g = 0; g < programs_.size(); ++g)
+      for (auto& kernel : describe_kernels(*programs_[g], symbols_, run_symbol(g)))
+        kernels.push_back(std::move(kernel));
+    return nlohmann::json{{"kernels", std::move(kernels)}, {"memory", memory_}}.dump();
   }
+
+  static std::string run_symbol(std::size_t graph) { return format("kiln_run_{}", graph); }
 
   const runtime::CompileOptions& options_;
   const Isa isa_;

@@ -6,6 +6,7 @@
 #include "kiln/support/file.h"
 #include "kiln/support/format.h"
 #include "tools/commands.h"
+#include "tools/memory_plan.h"
 
 namespace kiln::tools {
 namespace {
@@ -38,8 +39,7 @@ json tensors_json(const std::vector<runtime::TensorSignature>& tensors) {
 json plan_of(const runtime::Artifact& artifact) {
   const auto bytes = artifact.section("plan");
   const char* begin = reinterpret_cast<const char*>(bytes.data());
-  json plan = json::parse(begin, begin + bytes.size(), nullptr, false);
-  return plan.is_object() ? plan : json::object();
+  return parse_plan(begin, begin + bytes.size());
 }
 
 json describe(const engine::CompiledModel& compiled) {
@@ -105,21 +105,6 @@ std::string tensor_line(const json& tensor) {
 
 void print_line(const std::string& line) { std::printf("%s\n", line.c_str()); }
 
-/// The temporaries of each graph, one line a piece of memory.
-void print_memory(const json& plan) {
-  const json memory = plan.value("memory", json::array());
-  for (const json& graph : memory) {
-    print_line(format("\nmemory of graph {}", graph.value("graph", "")));
-    const json slots = graph.value("slots", json::array());
-    for (const json& slot : slots)
-      print_line(format("  shared by {}", join(slot.get<std::vector<std::string>>(), ", ")));
-    const json unplanned = graph.value("sized_by_data", json::array());
-    for (const json& tensor : unplanned)
-      print_line(format("  allocated when its size is known: {}", tensor.get<std::string>()));
-    if (slots.empty() && unplanned.empty()) print_line("  no temporaries");
-  }
-}
-
 void print_text(const json& facts) {
   print_line(format("format {}, made by kiln {}, runtime interface {}",
                     facts["format_version"].get<std::string>(),
@@ -148,7 +133,8 @@ void print_text(const json& facts) {
     print_line(format("  {:<10} {:>12} bytes at {}", section["kind"].get<std::string>(),
                       section["length"].get<std::uint64_t>(),
                       section["offset"].get<std::uint64_t>()));
-  print_memory(facts["plan"]);
+  const std::string memory = memory_plan_text(facts["plan"]);
+  std::fwrite(memory.data(), 1, memory.size(), stdout);
 }
 
 void extract(const runtime::Artifact& artifact, const InspectOptions& options) {
@@ -182,7 +168,7 @@ void inspect_command(const InspectOptions& options) {
   }
   const json facts = describe(compiled);
   if (options.json)
-    print_line(facts.dump(2));
+    print_line(facts.dump(2, ' ', false, json::error_handler_t::replace));
   else
     print_text(facts);
 }

@@ -11,6 +11,8 @@
 
 #include "compiler/codegen/cpu/attention.h"
 #include "compiler/codegen/cpu/matmul.h"
+#include "compiler/diagnostics.h"
+#include "compiler/passes/passes.h"
 #include "kiln/runtime/abi.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -22,6 +24,8 @@ namespace {
 
 // A kernel is worth another thread when it has at least this many vector instructions to run there.
 constexpr double kGrainCost = 16384;
+// Bytes that a process can address.
+constexpr std::int64_t kAddressSpace = std::int64_t{1} << 47;
 
 llvm::Constant* text_constant(llvm::Module& module, const std::string& text) {
   llvm::Constant* data = llvm::ConstantDataArray::getString(module.getContext(), text);
@@ -61,13 +65,14 @@ class HostEmitter {
  private:
   void emit_steps(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
-      if (step.check) check(*step.check);
-      if (step.kernel) launch(*step.kernel);
-      if (step.define) symbol_values_[step.define->symbol] = dim(step.define->value);
+      if (step.check) working_on(*step.check->origin, [&] { check(*step.check); });
+      if (step.kernel) working_on(step.kernel->ops, [&] { launch(*step.kernel); });
+      if (step.define) define(*step.define);
       if (step.read) read(*step.read);
-      if (step.print) print(*step.print);
-      if (step.condition) condition(*step.condition);
-      if (step.loop) loop(*step.loop);
+      if (step.wrap) wrap(*step.wrap);
+      if (step.print) working_on(*step.print->origin, [&] { print(*step.print); });
+      if (step.condition) working_on(*step.condition->origin, [&] { condition(*step.condition); });
+      if (step.loop) working_on(*step.loop->origin, [&] { loop(*step.loop); });
     }
   }
 
@@ -129,10 +134,19 @@ class HostEmitter {
     llvm::Value* value = dtype.is_signed_integral()
                              ? f_.b.CreateSExtOrTrunc(raw, f_.b.getInt64Ty())
                              : f_.b.CreateZExtOrTrunc(raw, f_.b.getInt64Ty());
-    if (read.wrap)
-      value = f_.b.CreateSelect(f_.b.CreateICmpSLT(value, f_.i64(0)),
-                                f_.b.CreateAdd(value, dim(*read.wrap)), value);
     symbol_values_[read.symbol] = value;
+  }
+
+  void define(const Define& define) {
+    llvm::Value* value = dim(define.value);
+    if (define.is_size) value = f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, value, f_.i64(0));
+    symbol_values_[define.symbol] = value;
+  }
+
+  void wrap(const WrapIndex& wrap) {
+    llvm::Value* given = dim(wrap.given);
+    symbol_values_[wrap.symbol] = f_.b.CreateSelect(f_.b.CreateICmpSLT(given, f_.i64(0)),
+                                                    f_.b.CreateAdd(given, dim(wrap.size)), given);
   }
 
   void print(const Print& print) {
@@ -195,7 +209,9 @@ class HostEmitter {
           KILN_CHECK(it != symbol_values_.end(), "no value for the symbol " + atom.symbol);
           factor = it->second;
         } else {
-          factor = floor_div(dim(atom.numerator), dim(atom.denominator));
+          auto [numerator, denominator, whole] = division(atom);
+          factor = floor_div(dim(numerator), dim(denominator));
+          if (whole != 0) factor = f_.b.CreateAdd(factor, f_.i64(whole));
         }
         product = product ? f_.b.CreateMul(product, factor) : factor;
       }
@@ -208,6 +224,55 @@ class HostEmitter {
     if (!sum) sum = f_.i64(0);
     dims_[key] = sum;
     return sum;
+  }
+
+  struct Division {
+    Dim numerator, denominator;
+    std::int64_t whole = 0;  // to be added to the quotient
+  };
+
+  /// A division whose numerator has no large constant, so that adding it does not overflow.
+  static Division division(const graph::DimAtom& atom) {
+    constexpr std::int64_t kLarge = std::int64_t{1} << 32;
+    if (!atom.denominator.is_static()) return {atom.numerator, atom.denominator};
+    const std::int64_t by = atom.denominator.value();
+    for (const graph::DimTerm& term : atom.numerator.terms()) {
+      const std::int64_t constant = term.coefficient;
+      if (!term.atoms.empty() || by <= 0 || (-kLarge < constant && constant < kLarge)) continue;
+      std::int64_t whole = constant / by, rest = constant % by;
+      if (rest > by / 2) ++whole, rest -= by;
+      return {atom.numerator - Dim(constant) + Dim(rest), atom.denominator, whole};
+    }
+    return {atom.numerator, atom.denominator};
+  }
+
+  /// Whether working out a dim leaves 64 bits.
+  llvm::Value* overflows(const Dim& d) {
+    llvm::Value* overflow = f_.b.getFalse();
+    auto apply = [&](llvm::Intrinsic::ID id, llvm::Value* a, llvm::Value* b) {
+      llvm::Value* pair = f_.b.CreateBinaryIntrinsic(id, a, b);
+      overflow = f_.b.CreateOr(overflow, f_.b.CreateExtractValue(pair, 1));
+      return f_.b.CreateExtractValue(pair, 0);
+    };
+    llvm::Value* sum = f_.i64(0);
+    for (const graph::DimTerm& term : d.terms()) {
+      llvm::Value* product = f_.i64(term.coefficient);
+      for (const graph::DimAtom& atom : term.atoms) {
+        llvm::Value* factor = nullptr;
+        if (atom.is_symbol()) {
+          factor = dim(Dim(atom.symbol));
+        } else {
+          auto [numerator, denominator, whole] = division(atom);
+          overflow = f_.b.CreateOr(overflow, overflows(numerator));
+          overflow = f_.b.CreateOr(overflow, overflows(denominator));
+          factor = apply(llvm::Intrinsic::sadd_with_overflow,
+                         floor_div(dim(numerator), dim(denominator)), f_.i64(whole));
+        }
+        product = apply(llvm::Intrinsic::smul_with_overflow, product, factor);
+      }
+      sum = apply(llvm::Intrinsic::sadd_with_overflow, sum, product);
+    }
+    return overflow;
   }
 
   llvm::Value* floor_div(llvm::Value* a, llvm::Value* b) {
@@ -225,11 +290,22 @@ class HostEmitter {
     return f_.b.CreateSub(quotient, f_.b.CreateZExt(adjust, f_.b.getInt64Ty()));
   }
 
-  /// Bytes of a tensor; a size beyond 2^62 ends the call.
-  llvm::Value* bytes_of(const Tensor& tensor) {
+  /// Bytes of a tensor; more than an address space has ends the call. What is
+  /// laid out before the sizes are checked (`early`) takes a negative size for none.
+  llvm::Value* bytes_of(const Tensor& tensor, bool early = false) {
+    return working_on(std::span(&tensor.origin, 1), [&] { return sized(tensor, early); });
+  }
+
+  llvm::Value* sized(const Tensor& tensor, bool early) {
     Dim elements = tensor.num_elements();
     int size = tensor.dtype.size_in_bytes();
-    if (elements.is_static()) return f_.i64(elements.value() * size);
+    const std::string op = tensor.origin ? std::string(user_name(*tensor.origin)) + ": " : "";
+    if (elements.is_static()) {
+      if (elements.value() > kAddressSpace / size)
+        throw ValueError(format("{}a value of shape {} does not fit the address space", op,
+                                graph::Shape(tensor.shape).to_string()));
+      return f_.i64(elements.value() * size);
+    }
     std::vector<Dim> factors = tensor.shape;
     llvm::Value* product = f_.i64(size);
     llvm::Value* overflow = f_.b.getFalse();
@@ -239,14 +315,15 @@ class HostEmitter {
           f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smul_with_overflow, product, factor);
       product = f_.b.CreateExtractValue(pair, 0);
       overflow = f_.b.CreateOr(overflow, f_.b.CreateExtractValue(pair, 1));
-      empty = f_.b.CreateOr(empty, f_.b.CreateICmpEQ(factor, f_.i64(0)));
+      empty = f_.b.CreateOr(empty, early ? f_.b.CreateICmpSLE(factor, f_.i64(0))
+                                         : f_.b.CreateICmpEQ(factor, f_.i64(0)));
     };
     if (tensor.elements)
       times(dim(*tensor.elements));
     else
       for (const Dim& factor : factors) times(dim(factor));
     llvm::Value* too_large =
-        f_.b.CreateOr(overflow, f_.b.CreateICmpUGT(product, f_.i64(std::int64_t{1} << 62)));
+        f_.b.CreateOr(overflow, f_.b.CreateICmpUGT(product, f_.i64(kAddressSpace)));
     too_large = f_.b.CreateAnd(too_large, f_.b.CreateNot(empty));
     product = f_.b.CreateSelect(empty, f_.i64(0), product);
     f_.when(
@@ -258,8 +335,8 @@ class HostEmitter {
             shape += format("{}{{{}}}", i ? ", " : "", i);
             values.push_back(tensor.shape[i]);
           }
-          fail(format("an intermediate value of shape [{}] does not fit the address space", shape),
-               values, nullptr, KILN_VALUE_ERROR);
+          fail(format("{}a value of shape [{}] does not fit the address space", op, shape), values,
+               tensor.origin, KILN_VALUE_ERROR);
         },
         /*unlikely=*/true);
     return product;
@@ -320,6 +397,9 @@ class HostEmitter {
       case Check::Relation::divides:
         broken = f_.b.CreateICmpNE(f_.b.CreateSRem(right, left), f_.i64(0));
         break;
+      case Check::Relation::fits:
+        broken = overflows(check.left);
+        break;
     }
     f_.when(
         broken,
@@ -356,7 +436,7 @@ class HostEmitter {
               format("{}*{}", tensor.num_elements().to_string(), tensor.dtype.size_in_bytes());
           if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
           seen.push_back(key);
-          llvm::Value* bytes = bytes_of(tensor);
+          llvm::Value* bytes = bytes_of(tensor, /*early=*/true);
           size = size ? f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, size, bytes) : bytes;
         }
         offsets.push_back(total);
@@ -401,6 +481,18 @@ class HostEmitter {
     }
   }
 
+  void refuse_above_address_space(llvm::Value* bytes, const Kernel& kernel) {
+    if (kernel.ops.empty() || llvm::isa<llvm::ConstantInt>(bytes)) return;
+    f_.when(
+        f_.b.CreateICmpUGT(bytes, f_.i64(kAddressSpace)),
+        [&] {
+          const graph::ir::Op* op = kernel.ops.back();
+          fail(format("{}: its working memory does not fit the address space", user_name(*op)), {},
+               op, KILN_VALUE_ERROR);
+        },
+        /*unlikely=*/true);
+  }
+
   llvm::Value* scratch_bytes() {
     llvm::Value* most = nullptr;
     for_each_step(steps_, [&](const Step& step) {
@@ -410,6 +502,7 @@ class HostEmitter {
       has_scratch_ = true;
       if (!has_known_size(launch)) return;  // allocated at the launch
       llvm::Value* bytes = bytes_of_scratch(*step.kernel, launch);
+      refuse_above_address_space(bytes, *step.kernel);
       most = most ? f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, most, bytes) : bytes;
     });
     if (!most) return f_.i64(0);
@@ -440,6 +533,7 @@ class HostEmitter {
           known = item(pointer, field(offsetof(KilnCall, prepared), pointer), tensor.number);
         break;
       case Tensor::Storage::output: {
+        bytes_of(tensor);
         known = runtime_call(offsetof(KilnRuntime, allocate_output), pointer,
                              {call_, f_.i64(tensor.number), extents_of(tensor)});
         break;
@@ -569,8 +663,10 @@ class HostEmitter {
   }
 
   static std::string sentence_of(const graph::ir::Op& op) {
-    return format("{}: index {{0}} is out of bounds for axis {{1}} with size {{2}}",
-                  graph::to_string(op.kind));
+    const std::size_t indices = op.kind == graph::OpKind::scatter ? 2 : 1;
+    const bool is_signed = op.operand(indices)->type.tensor().dtype.is_signed_integral();
+    return format("{}: index {} is out of bounds for axis {{1}} with size {{2}}", user_name(op),
+                  is_signed ? "{0}" : "{0u}");
   }
 
   FunctionBuilder f_;
@@ -596,7 +692,7 @@ std::int32_t LocationTable::number(const graph::ir::Op& op, const std::string& g
   auto [it, fresh] = numbers_.try_emplace(&op, static_cast<std::int32_t>(locations_.size()));
   if (fresh) {
     runtime::ProgramLocation location;
-    location.op = std::string(graph::to_string(op.kind));
+    location.op = std::string(user_name(op));
     location.graph = graph;
     if (op.location && !op.location->empty()) {
       const graph::ir::SourceFrame& frame = op.location->front();

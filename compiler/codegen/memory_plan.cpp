@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler/diagnostics.h"
+
 namespace kiln::compiler {
 
 namespace {
@@ -47,6 +49,7 @@ const Index* only_write(const Kernel& kernel, int tensor) {
 MemoryPlan plan_memory(const Program& program) {
   MemoryPlan plan;
   plan.slot_of.assign(program.tensors.size(), -1);
+  plan.in_place_of.assign(program.tensors.size(), -1);
   std::vector<Life> lives(program.tensors.size());
   auto is_temporary = [&](int id) {
     return program.tensors[static_cast<std::size_t>(id)].storage == Tensor::Storage::temporary;
@@ -67,7 +70,9 @@ MemoryPlan plan_memory(const Program& program) {
   std::vector<int> free_slots;
   auto take = [&](int id) {
     const Tensor& tensor = program.tensors[static_cast<std::size_t>(id)];
-    Dim bytes = tensor.num_elements() * tensor.dtype.size_in_bytes();
+    const Dim bytes = working_on(std::span(&tensor.origin, 1), [&] {
+      return tensor.num_elements() * tensor.dtype.size_in_bytes();
+    });
     auto same_size = [&](int slot) {
       for (int other : plan.slots[static_cast<std::size_t>(slot)].tensors) {
         const Tensor& t = program.tensors[static_cast<std::size_t>(other)];
@@ -114,6 +119,7 @@ MemoryPlan plan_memory(const Program& program) {
         handed_over[other] = true;
         plan.slots[static_cast<std::size_t>(slot)].tensors.push_back(id);
         plan.slot_of[static_cast<std::size_t>(id)] = slot;
+        plan.in_place_of[static_cast<std::size_t>(id)] = static_cast<int>(other);
         placed = true;
       }
       if (!placed) take(id);

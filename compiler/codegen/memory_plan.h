@@ -15,7 +15,8 @@ struct MemoryPlan {
     std::vector<int> tensors;
   };
   std::vector<Slot> slots;
-  std::vector<int> slot_of;  // by tensor, -1 for what is no temporary
+  std::vector<int> slot_of;      // by tensor, -1 for what is no temporary
+  std::vector<int> in_place_of;  // the operand whose slot a tensor took over, or -1
 };
 
 MemoryPlan plan_memory(const Program& program);

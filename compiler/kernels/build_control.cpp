@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/diagnostics.h"
 #include "compiler/kernels/builder_state.h"
 #include "compiler/kernels/constants.h"
 #include "compiler/passes/passes.h"
@@ -28,6 +29,7 @@ void Builder::build_store_slice(const ir::Op& op) {
 void Builder::build_print(const ir::Op& op) {
   Step step;
   step.print = std::make_unique<Print>();
+  step.print->origin = &op;
   step.print->label = op.attribute<std::string>("label");
   if (op.has_attribute("text"))
     step.print->text = op.attribute<std::string>("text");
@@ -48,21 +50,27 @@ void Builder::build_region(const ir::Block& region, std::vector<Step>& steps,
   std::vector<Step>* outer = std::exchange(steps_, &steps);
   auto known = known_symbols_;
   auto divisors = checked_divisors_;
+  auto sizes = sizes_;
+  const ir::Op* current = current_;
   auto tensors = tensor_of_;
   auto packed = packed_;
   for (const auto& op : region.ops)
-    if (op->kind != OpKind::yield && op->kind != OpKind::condition) build_op(*op);
+    if (op->kind != OpKind::yield && op->kind != OpKind::condition)
+      working_on(*op, [&] { build_op(*op); });
   finish();
   // What was made inside exists only inside.
   tensor_of_ = std::move(tensors);
   packed_ = std::move(packed);
   known_symbols_ = std::move(known);
   checked_divisors_ = std::move(divisors);
+  sizes_ = std::move(sizes);
+  current_ = current;
   steps_ = outer;
 }
 
 void Builder::build_cond(const ir::Op& op) {
   auto condition = std::make_unique<Condition>();
+  condition->origin = &op;
   condition->predicate = stored(op.operand(0));
   std::vector<int> results;
   for (const auto& result : op.results)
@@ -74,7 +82,7 @@ void Builder::build_cond(const ir::Op& op) {
     const ir::Block& region = *op.regions[side];
     build_region(region, side == 0 ? condition->then_steps : condition->else_steps, [&] {
       std::vector<const ir::Value*> values = yielded(region);
-      for (std::size_t i = 0; i < values.size(); ++i) store_value(values[i], results[i]);
+      for (std::size_t i = 0; i < values.size(); ++i) store_value(values[i], results[i], &op);
     });
   }
   Step step;
@@ -84,11 +92,12 @@ void Builder::build_cond(const ir::Op& op) {
 
 void Builder::build_while(const ir::Op& op) {
   auto loop = std::make_unique<Loop>();
+  loop->origin = &op;
   std::vector<int> carried;
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     if (!is_tensor(op.operand(i))) continue;
     int id = new_tensor(Tensor::Storage::temporary, op.operand(i)->type.tensor());
-    store_value(op.operand(i), id);
+    store_value(op.operand(i), id, &op);
     carried.push_back(id);
   }
   auto bind = [&](const ir::Block& region) {
@@ -107,9 +116,9 @@ void Builder::build_while(const ir::Op& op) {
     std::vector<int> next;
     for (std::size_t i = 0; i < values.size(); ++i) {
       next.push_back(new_tensor(Tensor::Storage::temporary, values[i]->type.tensor()));
-      store_value(values[i], next.back());
+      store_value(values[i], next.back(), &op);
     }
-    for (std::size_t i = 0; i < values.size(); ++i) copy(next[i], carried[i]);
+    for (std::size_t i = 0; i < values.size(); ++i) copy(op, next[i], carried[i]);
   });
   std::size_t n = 0;
   for (const auto& result : op.results)
@@ -119,8 +128,9 @@ void Builder::build_while(const ir::Op& op) {
   steps_->push_back(std::move(step));
 }
 
-void Builder::copy(int from, int to) {
+void Builder::copy(const ir::Op& op, int from, int to) {
   auto kernel = new_kernel(Kernel::Kind::loops);
+  note(op);
   Position position = add_axes(*kernel, graph::Shape(tensor(from).shape));
   Arena& arena = *kernel->arena;
   kernel->stores.push_back({to, linear(arena, to, position),

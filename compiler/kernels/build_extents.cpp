@@ -21,7 +21,8 @@ void Builder::check(const ir::Op& op, const Dim& left, Check::Relation relation,
                  : relation == Check::Relation::different ? left != right
                  : relation == Check::Relation::at_least  ? left.value() >= right.value()
                  : relation == Check::Relation::at_most   ? left.value() <= right.value()
-                                                          : right.value() % left.value() == 0;
+                 : relation == Check::Relation::divides   ? right.value() % left.value() == 0
+                                                          : true;
     if (holds) return;
   }
   if (left == right &&
@@ -34,10 +35,10 @@ void Builder::check(const ir::Op& op, const Dim& left, Check::Relation relation,
   steps_->push_back(std::move(step));
 }
 
-void Builder::define(const std::string& symbol, const Dim& value) {
+void Builder::define(const std::string& symbol, const Dim& value, bool size) {
   if (!known_symbols_.insert(symbol).second) return;
   Step step;
-  step.define = std::make_unique<Define>(Define{symbol, value});
+  step.define = std::make_unique<Define>(Define{symbol, value, size});
   steps_->push_back(std::move(step));
 }
 
@@ -47,18 +48,47 @@ bool Builder::is_known(const Dim& dim) {
   return true;
 }
 
-Dim Builder::read_scalar(const ir::Value* value, std::optional<Dim> wrap) {
+Dim Builder::read_scalar(const ir::Value* value) { return read_scalar(stored(value)); }
+
+Dim Builder::read_scalar(int tensor) {
   std::string symbol = format("kiln_scalar_{}", scalars_++);
   known_symbols_.insert(symbol);
   Step step;
-  step.read = std::make_unique<ReadScalar>(ReadScalar{symbol, stored(value), std::move(wrap)});
+  step.read = std::make_unique<ReadScalar>(ReadScalar{symbol, tensor});
   steps_->push_back(std::move(step));
   return Dim(symbol);
+}
+
+Builder::ReadIndex Builder::read_index(const ir::Value* value, const Dim& size) {
+  Dim given = read_scalar(value);
+  // What an unsigned number of 64 bits loses its sign to stays negative, and so out of range.
+  if (!value->type.tensor().dtype.is_signed_integral()) return {given, given, "{0u}"};
+  std::string symbol = format("kiln_scalar_{}", scalars_++);
+  known_symbols_.insert(symbol);
+  Step step;
+  step.wrap = std::make_unique<WrapIndex>(WrapIndex{symbol, given, size});
+  steps_->push_back(std::move(step));
+  return {given, Dim(symbol), "{0}"};
+}
+
+bool Builder::picks(const ir::Op& slice, std::size_t axis) {
+  if (slice.kind != OpKind::slice) return false;
+  // Dropped axes are squeezed from the last one on.
+  for (const ir::Value* value = slice.result();;) {
+    auto users = users_.find(value);
+    if (users == users_.end() || users->second.size() != 1) return false;
+    const ir::Op& user = *users->second.front();
+    if (user.kind != OpKind::squeeze) return false;
+    auto dropped = static_cast<std::size_t>(user.attribute<std::int64_t>("axis"));
+    if (dropped <= axis) return dropped == axis;
+    value = user.result();
+  }
 }
 
 int Builder::stored(const ir::Value* value) {
   if (auto it = tensor_of_.find(value); it != tensor_of_.end()) return it->second;
   int id = new_tensor(Tensor::Storage::temporary, value->type.shaped());
+  if (value->producer) tensor(id).origin = value->producer;
   store_value(value, id);
   tensor_of_[value] = id;
   return id;
@@ -84,6 +114,7 @@ void Builder::settle(const ir::Op& op, const Dim& declared, const Dim& actual,
     }
   }
   Dim numerator = actual - rest;
+  if (rest != Dim(0)) check(op, numerator, Check::Relation::at_least, 0, sentence, values);
   if (coefficient != Dim(1))
     check(op, coefficient, Check::Relation::divides, numerator, sentence, values);
   define(symbol, numerator.floor_div(coefficient));
@@ -140,23 +171,9 @@ void Builder::check_extents(const ir::Op& op) {
                 {indices[i], shape[i]});
       break;
     }
-    case OpKind::rebind: {
-      const graph::Shape& from = op.operand(0)->type.tensor().shape;
-      const graph::Shape& to = op.result()->type.tensor().shape;
-      std::string expected, actual;
-      std::vector<Dim> values;
-      for (std::size_t i = 0; i < from.size(); ++i) {
-        expected += format("{}{}", i ? ", " : "", to[i].to_string());
-        actual += format("{}{} = {{{}}}", i ? ", " : "", from[i].to_string(), i);
-        values.push_back(from[i]);
-      }
-      std::string message = op.has_attribute("message") ? op.attribute<std::string>("message") : "";
-      std::string sentence =
-          format("rebind shape check failed: {}\nexpected shape: [{}]\nactual shape: [{}]", message,
-                 expected, actual);
-      for (std::size_t i = 0; i < from.size(); ++i) settle(op, to[i], from[i], sentence, values);
+    case OpKind::rebind:
+      check_rebind(op);
       break;
-    }
     case OpKind::slice:
     case OpKind::buffer_store_slice:
       check_slice(op);
@@ -165,10 +182,57 @@ void Builder::check_extents(const ir::Op& op) {
       if (op.operands.size() == 2) check_broadcast(op);
       break;
     case OpKind::range:
-      if (!op.operands.empty()) check_range(op);
+      if (!op.operands.empty())
+        check_range(op);
+      else
+        define_length(op);
       break;
     default:
       break;
+  }
+}
+
+void Builder::check_rebind(const ir::Op& op) {
+  const graph::Shape& from = op.operand(0)->type.tensor().shape;
+  const graph::Shape& to = op.result()->type.tensor().shape;
+  const std::string message =
+      op.has_attribute("message") ? op.attribute<std::string>("message") : "";
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    // A symbol that an axis before this one has defined has its number by now.
+    std::vector<Dim> values;
+    auto shown = [&](const graph::Shape& shape) -> std::string {
+      std::vector<std::string> dims;
+      for (const Dim& dim : shape) {
+        dims.push_back(dim.to_string());
+        if (dim.is_static() || !is_known(dim)) continue;
+        dims.back() += format(" = {{{}}}", values.size());
+        values.push_back(dim);
+      }
+      return format("{}", kiln::join(dims, ", "));
+    };
+    const std::string expected = shown(to), actual = shown(from);
+    settle(op, to[i], from[i],
+           format("rebind shape check failed: {}\nexpected shape: [{}]\nactual shape: [{}]",
+                  message, expected, actual),
+           std::move(values));
+  }
+}
+
+void Builder::check_sizes(const ir::Op& op) {
+  for (const auto& result : op.results) {
+    if (!result->type.is_tensor() && !result->type.is_buffer()) continue;
+    const graph::Shape& shape = result->type.shaped().shape;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      const Dim& dim = shape[i];
+      if (dim.is_static() || !is_known(dim) || !sizes_.insert(dim.to_string()).second) continue;
+      // The bounds of a slice have been checked.
+      if (dim.is_symbolic() || op.kind == OpKind::slice) continue;
+      const std::string what = format("{}: axis {} of the result would have {} elements, which",
+                                      user_name(op), i, dim.to_string());
+      check(op, dim, Check::Relation::fits, dim, what + " does not fit 64 bits", {});
+      if (!is_never_negative(dim))
+        check(op, dim, Check::Relation::at_least, 0, what + " is {0}", {dim});
+    }
   }
 }
 
@@ -181,44 +245,68 @@ void Builder::check_slice(const ir::Op& op) {
                                   : std::vector<std::int64_t>();
   };
   std::size_t operand = op.kind == OpKind::slice ? 1 : 2;
+  // What the user gave, by axis, where it is not the bound itself.
+  std::map<std::size_t, ReadIndex> starts, stops;
   for (std::int64_t axis : axes("dynamic_starts")) {
     auto i = static_cast<std::size_t>(axis);
-    bounds.starts[i] = read_scalar(op.operand(operand++), shape[i]);
+    starts[i] = read_index(op.operand(operand++), shape[i]);
+    bounds.starts[i] = starts[i].from_start;
   }
   for (std::int64_t axis : axes("dynamic_stops")) {
     auto i = static_cast<std::size_t>(axis);
-    bounds.stops[i] = read_scalar(op.operand(operand++), shape[i]);
+    stops[i] = read_index(op.operand(operand++), shape[i]);
+    bounds.stops[i] = stops[i].from_start;
   }
+  auto check_index = [&](std::size_t i, const ReadIndex& index) {
+    std::string sentence = format("Index {} out of range of dim {{1}}", index.shown);
+    const std::vector<Dim> values = {index.given, shape[i]};
+    check(op, index.from_start, Check::Relation::at_least, 0, sentence, values);
+    check(op, index.from_start, Check::Relation::at_most, shape[i] - 1, sentence, values);
+  };
+  std::set<std::size_t> picked;
   for (std::int64_t axis : axes("dynamic_indices")) {
     auto i = static_cast<std::size_t>(axis);
-    Dim index = read_scalar(op.operand(operand++), shape[i]);
-    std::string sentence = format("Index {{0}} out of range of dim {{1}}");
-    check(op, index, Check::Relation::at_least, 0, sentence, {index, shape[i]});
-    check(op, index, Check::Relation::at_most, shape[i] - 1, sentence, {index, shape[i]});
-    bounds.starts[i] = index;
-    bounds.stops[i] = index + 1;
+    const ReadIndex index = read_index(op.operand(operand++), shape[i]);
+    check_index(i, index);
+    picked.insert(i);
+    bounds.starts[i] = index.from_start;
+    bounds.stops[i] = index.from_start + 1;
   }
+  // A bound that was given as a negative number is algebra by now.
+  auto as_given = [&](const Dim& bound, const Dim& n) -> ReadIndex {
+    const Dim from_end = bound - n;
+    const bool negative = !n.is_static() && from_end.is_static() && from_end.value() < 0;
+    return {negative ? from_end : bound, bound, "{0}"};
+  };
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const Dim &start = bounds.starts[i], &stop = bounds.stops[i], &n = shape[i];
-    if (start.is_static() && stop.is_static() && n.is_static()) continue;
+    if (picked.count(i) || (start.is_static() && stop.is_static() && n.is_static())) continue;
+    const ReadIndex first = starts.count(i) ? starts[i] : as_given(start, n);
+    const ReadIndex last = stops.count(i) ? stops[i] : as_given(stop, n);
+    if (steps[i] == 1 && stop == start + 1 && picks(op, i)) {
+      check_index(i, first);
+      continue;
+    }
     bool forward = steps[i] > 0;
-    auto in_range = [&](const Dim& bound, std::string_view which) {
+    auto in_range = [&](const ReadIndex& index, std::string_view which) {
+      const Dim& bound = index.from_start;
       std::string sentence =
-          format("slice {} index {{0}} out of range for dimension size {{1}}", which);
+          format("slice {} index {} out of range for dimension size {{1}}", which, index.shown);
+      const std::vector<Dim> values = {index.given, n};
       if (!bound.is_static() || bound.value() > 0)
-        if (bound != n) check(op, bound, Check::Relation::at_most, n, sentence, {bound, n});
+        if (bound != n) check(op, bound, Check::Relation::at_most, n, sentence, values);
       Dim lowest = forward ? 0 : -1;
       if (!bound.is_static() && bound != n)
-        check(op, bound, Check::Relation::at_least, lowest, sentence, {bound, n});
+        check(op, bound, Check::Relation::at_least, lowest, sentence, values);
     };
-    in_range(start, "start");
-    in_range(stop, "stop");
+    in_range(first, "start");
+    in_range(last, "stop");
     if (start == Dim(0) && forward) continue;
     check(op, start, forward ? Check::Relation::at_most : Check::Relation::at_least, stop,
           format("start and stop should be increasing for positive step and decreasing for "
                  "negative step, but got start {{0}}, stop {{1}} for step {}",
                  steps[i]),
-          {start, stop});
+          {first.given, last.given});
   }
   // Result dims that the user named.
   if (op.has_attribute("out_dims")) {
@@ -242,7 +330,9 @@ void Builder::check_broadcast(const ir::Op& op) {
   // The target shape is a vector in memory; its elements are read one by one.
   const ir::Value* target = op.operand(1);
   for (std::size_t j = 0; j < to.size(); ++j) {
-    Dim wanted = read_element(target, j);
+    Dim wanted = read_element(op, target, j);
+    check(op, wanted, Check::Relation::at_least, 0,
+          format("broadcast_to: the target's extent {{0}} on axis {} is negative", j), {wanted});
     settle(
         op, to[j], wanted,
         format("broadcast_to: out_dim {{0}} differs from the target's extent {{1}} on axis {}", j),
@@ -259,21 +349,27 @@ void Builder::check_broadcast(const ir::Op& op) {
   }
 }
 
-Dim Builder::read_element(const ir::Value* vector, std::size_t i) {
+Dim Builder::read_element(const ir::Op& op, const ir::Value* vector, std::size_t i) {
   Tensor cell;
+  cell.origin = &op;
   cell.dtype = vector->type.tensor().dtype;
   program_.tensors.push_back(cell);
   int id = static_cast<int>(program_.tensors.size()) - 1;
   auto kernel = new_kernel(Kernel::Kind::loops);
   Position position = {Index(Dim(static_cast<std::int64_t>(i)))};
   kernel->stores.push_back({id, Index(0), at(*kernel->arena, vector, position)});
+  note(op);
   emit(std::move(kernel));
-  std::string symbol = format("kiln_scalar_{}", scalars_++);
-  known_symbols_.insert(symbol);
-  Step step;
-  step.read = std::make_unique<ReadScalar>(ReadScalar{symbol, id, std::nullopt});
-  steps_->push_back(std::move(step));
-  return Dim(symbol);
+  return read_scalar(id);
+}
+
+void Builder::define_length(const ir::Op& op) {
+  const Dim& size = op.result()->type.tensor().shape[0];
+  const Dim& length = op.attribute<Dim>("out_dim");
+  if (size == length) return;
+  check(op, length, Check::Relation::fits, length,
+        format("range: its length, {}, does not fit 64 bits", length.to_string()), {});
+  define(size.name(), length, /*size=*/true);
 }
 
 void Builder::check_range(const ir::Op& op) {
@@ -281,6 +377,7 @@ void Builder::check_range(const ir::Op& op) {
   DType dtype = op.operand(0)->type.tensor().dtype;
   // The number of elements is worked out by a kernel of one point, for floats too.
   Tensor cell;
+  cell.origin = &op;
   cell.dtype = DType::int64;
   program_.tensors.push_back(cell);
   int id = static_cast<int>(program_.tensors.size()) - 1;
@@ -330,13 +427,9 @@ void Builder::check_range(const ir::Op& op) {
   }
   count = arena.select(flat, arena.integer(DType::int64, -1), count);
   kernel->stores.push_back({id, Index(0), count});
+  note(op);
   emit(std::move(kernel));
-  std::string symbol = format("kiln_scalar_{}", scalars_++);
-  known_symbols_.insert(symbol);
-  Step read;
-  read.read = std::make_unique<ReadScalar>(ReadScalar{symbol, id, std::nullopt});
-  steps_->push_back(std::move(read));
-  Dim n(symbol);
+  Dim n = read_scalar(id);
   check(op, n, Check::Relation::different, -4,
         "range: the elements from start to stop are more than a dim can count", {});
   check(op, n + 1, Check::Relation::at_least, -1,
@@ -357,6 +450,7 @@ void Builder::check_numbers(const ir::Op& op, const ir::Value* value) {
   std::vector<Dim> counts;
   for (OpKind kind : {OpKind::is_nan, OpKind::is_inf}) {
     Tensor cell;
+    cell.origin = &op;
     cell.dtype = DType::int64;
     program_.tensors.push_back(cell);
     const int count = static_cast<int>(program_.tensors.size()) - 1;
@@ -368,16 +462,11 @@ void Builder::check_numbers(const ir::Op& op, const ir::Value* value) {
     kernel->stores.push_back(
         {count, Index(0),
          arena.reduce(Reduction::sum, arena.cast(odd, DType::int64), axis, DType::int64)});
+    note(op);
     emit(std::move(kernel));
-    std::string symbol = format("kiln_scalar_{}", scalars_++);
-    known_symbols_.insert(symbol);
-    Step read;
-    read.read = std::make_unique<ReadScalar>(ReadScalar{symbol, count, std::nullopt});
-    steps_->push_back(std::move(read));
-    counts.push_back(Dim(symbol));
+    counts.push_back(read_scalar(count));
   }
-  std::string_view name = graph::to_string(op.kind);
-  if (op.has_attribute(kExpandedFrom)) name = op.attribute<std::string>(kExpandedFrom);
+  std::string_view name = user_name(op);
   check(op, counts[0] + counts[1], Check::Relation::equal, 0,
         format("nan-check: the output of op '{}' has {{0}} NaN and {{1}} Inf elements", name),
         counts);

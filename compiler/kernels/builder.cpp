@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/diagnostics.h"
 #include "compiler/kernels/builder_state.h"
 #include "compiler/kernels/constants.h"
 #include "compiler/passes/passes.h"
@@ -38,12 +39,13 @@ Program Builder::build() {
     if (argument->type.is_chain() || argument->type.is_opaque()) continue;
     tensor_of_[argument] =
         new_tensor(Tensor::Storage::input, argument->type.shaped(), static_cast<std::int64_t>(i));
+    for (const Dim& dim : argument->type.shaped().shape) sizes_.insert(dim.to_string());
   }
   for (const std::string& symbol : program_.graph->parameters) known_symbols_.insert(symbol);
   find_users(body);
   find_roots(body);
   steps_ = &program_.run;
-  for (const auto& op : body.ops) build_op(*op);
+  for (const auto& op : body.ops) working_on(*op, [&] { build_op(*op); });
   return std::move(program_);
 }
 
@@ -105,17 +107,19 @@ void Builder::emit(std::unique_ptr<Kernel> kernel) {
   (once ? program_.init : *steps_).push_back(std::move(step));
 }
 
-void Builder::store_value(const ir::Value* value, int id) {
+void Builder::store_value(const ir::Value* value, int id, const ir::Op* by) {
   auto kernel = new_kernel(Kernel::Kind::loops);
   Position position = add_axes(*kernel, value->type.shaped().shape);
   const Expr* element = at(*kernel->arena, value, position);
   kernel->stores.push_back({id, linear(*kernel->arena, id, position), element});
+  if (by) note(*by);
   emit(std::move(kernel));
 }
 
 int Builder::new_root(const ir::Value* value) {
   int id = new_tensor(Tensor::Storage::temporary, value->type.tensor());
   tensor(id).layout = layout_of(value);
+  tensor(id).origin = value->producer;
   return id;
 }
 
@@ -135,20 +139,22 @@ std::vector<int> Builder::layout_of(const ir::Value* value) {
 }
 
 void Builder::build_op(const ir::Op& op) {
+  current_ = &op;
   check_extents(op);
+  check_sizes(op);
   switch (op.kind) {
     case OpKind::output:
       for (std::size_t i = 0, n = 0; i < op.operands.size(); ++i) {
         if (!is_tensor(op.operand(i))) continue;
         int id = new_tensor(Tensor::Storage::output, op.operand(i)->type.tensor(),
                             static_cast<std::int64_t>(n++));
+        tensor(id).origin = op.operand(i)->producer;
         store_value(op.operand(i), id);
       }
       return;
-    case OpKind::buffer_store: {
-      store_value(op.operand(1), tensor_of_.at(op.operand(0)));
+    case OpKind::buffer_store:
+      store_value(op.operand(1), tensor_of_.at(op.operand(0)), &op);
       return;
-    }
     case OpKind::chain_create:
       return;
     case OpKind::buffer_create:

@@ -4,6 +4,7 @@
 // roots.cpp and values.cpp of this folder.
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -85,8 +86,9 @@ class Builder {
   /// Whether a kernel reads nothing but weights and constants, so that it can run once.
   bool depends_on_weights_alone(const Kernel& kernel);
   void emit(std::unique_ptr<Kernel> kernel);
-  /// A kernel that stores `value` (computed by its op, or read where it lies) in tensor `id`.
-  void store_value(const ir::Value* value, int id);
+  /// A kernel that stores `value` (computed by its op, or read where it lies) in tensor `id`; `by`
+  /// is the op that wants it there when that is not the one that makes the value.
+  void store_value(const ir::Value* value, int id, const ir::Op* by = nullptr);
   int new_root(const ir::Value* value);
   /// A value that is only ever read permuted is stored permuted.
   std::vector<int> layout_of(const ir::Value* value);
@@ -115,20 +117,37 @@ class Builder {
   void check_divisors(const ir::Op& op, const Dim& dim);
   void check(const ir::Op& op, const Dim& left, Check::Relation relation, const Dim& right,
              std::string sentence, std::vector<Dim> values);
-  void define(const std::string& symbol, const Dim& value);
+  /// With `size`, a negative value counts as 0.
+  void define(const std::string& symbol, const Dim& value, bool size = false);
+  /// Defines the size of a range that may be empty.
+  void define_length(const ir::Op& op);
   bool is_known(const Dim& dim);
   /// The value of a scalar tensor as a new symbol.
-  Dim read_scalar(const ir::Value* value, std::optional<Dim> wrap);
+  Dim read_scalar(const ir::Value* value);
+  Dim read_scalar(int tensor);
+  /// The value of a scalar tensor that counts from either end of an axis: as given, and from the
+  /// start.
+  struct ReadIndex {
+    Dim given;
+    Dim from_start;
+    std::string shown;  // how a sentence shows value 0
+  };
+  ReadIndex read_index(const ir::Value* value, const Dim& size);
+  /// Whether axis `axis` of a slice is dropped afterwards: the user gave an index, not a slice.
+  bool picks(const ir::Op& slice, std::size_t axis);
   /// The tensor in which a value lies; leaves get one now.
   int stored(const ir::Value* value);
   /// Defines or checks the dims of a result that the operands do not settle.
   void settle(const ir::Op& op, const Dim& declared, const Dim& actual, const std::string& sentence,
               std::vector<Dim> values);
   void check_extents(const ir::Op& op);
+  /// Checks that the sizes of the results that operands do not have are sizes.
+  void check_sizes(const ir::Op& op);
+  void check_rebind(const ir::Op& op);
   void check_slice(const ir::Op& op);
   void check_broadcast(const ir::Op& op);
   /// Element `i` of a vector, as a symbol.
-  Dim read_element(const ir::Value* vector, std::size_t i);
+  Dim read_element(const ir::Op& op, const ir::Value* vector, std::size_t i);
   void check_range(const ir::Op& op);
   // --- Side effects and control flow. ---
 
@@ -144,7 +163,7 @@ class Builder {
                     const std::function<void()>& finish);
   void build_cond(const ir::Op& op);
   void build_while(const ir::Op& op);
-  void copy(int from, int to);
+  void copy(const ir::Op& op, int from, int to);
 
   const Isa& isa_;
   ConstantPool& constants_;
@@ -154,7 +173,9 @@ class Builder {
   std::set<std::string> known_symbols_;
   std::set<std::string> checked_divisors_;
   std::unordered_map<const ir::Op*, Bounds> bounds_;
+  std::set<std::string> sizes_;  // dims that are known to be sizes
   int scalars_ = 0;
+  const ir::Op* current_ = nullptr;
   Kernel* kernel_ = nullptr;
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Value*, int> reads_;

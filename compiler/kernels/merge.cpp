@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/diagnostics.h"
 #include "kiln/support/error.h"
 
 namespace kiln::compiler {
@@ -78,7 +79,8 @@ class Merger {
         if (!steps_[i].kernel || !steps_[j].kernel) continue;
         if (!overlap(accesses_[i].writes, accesses_[j].reads)) continue;
         if (!allowed(*steps_[i].kernel, *steps_[j].kernel)) continue;
-        if (try_merge(i, j)) {
+        const auto ops = steps_[j].kernel->ops;
+        if (working_on(ops, [&] { return try_merge(i, j); })) {
           j -= move_dependents(j);
           i = j;
         }

@@ -14,10 +14,7 @@ std::vector<Dim> Tensor::strides() const {
 }
 
 Dim Tensor::num_elements() const {
-  if (elements) return *elements;
-  Dim product = 1;
-  for (const Dim& dim : shape) product = product * dim;
-  return product;
+  return elements ? *elements : graph::Shape(shape).num_elements();
 }
 
 std::vector<const Expr*> loads_of(const Kernel& kernel) {

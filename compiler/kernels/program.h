@@ -28,6 +28,8 @@ struct Tensor {
   std::optional<Dim> elements;
   /// A temporary whose size depends on data: it is allocated when it is first written.
   bool sized_by_data = false;
+  /// The op that makes it, for failures; null for inputs.
+  const graph::ir::Op* origin = nullptr;
 
   /// Steps between neighbours along each axis, in elements.
   std::vector<Dim> strides() const;
@@ -81,13 +83,14 @@ struct Kernel {
 
 struct Step;
 
-/// A condition on extents that the host function checks: left relation right.
+/// A condition on extents that the host function checks: left relation right. `fits` looks at left
+/// alone: working it out does not leave 64 bits.
 struct Check {
-  enum class Relation { equal, different, at_least, at_most, divides };
+  enum class Relation { equal, different, at_least, at_most, divides, fits };
   Dim left;
   Relation relation = Relation::equal;
   Dim right;
-  std::string sentence;  // {0}, {1}, … are `values`
+  std::string sentence;  // {0}, {1}, … are `values`, {0u} the same as an unsigned number
   std::vector<Dim> values;
   const graph::ir::Op* origin = nullptr;
   bool is_runtime_error = false;  // else a ValueError
@@ -97,14 +100,20 @@ struct Check {
 struct Define {
   std::string symbol;
   Dim value;
+  bool is_size = false;  // a negative value counts as 0
 };
 
 /// Gives a symbol the value of an integer tensor of one element.
 struct ReadScalar {
   std::string symbol;
   int tensor = -1;
-  /// Added to a negative value, which then counts from the end of an axis.
-  std::optional<Dim> wrap;
+};
+/// Gives `symbol` the value of `given`, plus `size` when that is negative: it then counts from the
+/// end of an axis of that size.
+struct WrapIndex {
+  std::string symbol;
+  Dim given;
+  Dim size;
 };
 
 /// Runs one of two lists of steps.
@@ -112,6 +121,7 @@ struct Condition {
   int predicate = -1;  // a bool tensor of one element
   std::vector<Step> then_steps;
   std::vector<Step> else_steps;
+  const graph::ir::Op* origin = nullptr;
 };
 
 /// Runs `test`, and while its tensor is true `body` and `test` again.
@@ -119,6 +129,7 @@ struct Loop {
   std::vector<Step> test;
   int predicate = -1;
   std::vector<Step> body;
+  const graph::ir::Op* origin = nullptr;
 };
 
 /// Prints a tensor, or a text when `tensor` is -1.
@@ -126,6 +137,7 @@ struct Print {
   std::string label;
   std::string text;
   int tensor = -1;
+  const graph::ir::Op* origin = nullptr;
 };
 
 /// One step of the host function: exactly one member is set.
@@ -134,12 +146,13 @@ struct Step {
   std::unique_ptr<Check> check;
   std::unique_ptr<Define> define;
   std::unique_ptr<ReadScalar> read;
+  std::unique_ptr<WrapIndex> wrap;
   std::unique_ptr<Condition> condition;
   std::unique_ptr<Loop> loop;
   std::unique_ptr<Print> print;
 
   bool empty() const {
-    return !kernel && !check && !define && !read && !condition && !loop && !print;
+    return !kernel && !check && !define && !read && !wrap && !condition && !loop && !print;
   }
 };
 
@@ -175,6 +188,7 @@ struct Program {
   std::vector<Step> init;  // depends on weights and constants alone
   std::vector<Step> run;
   std::vector<std::string> weights;  // names, by number
+  std::vector<graph::Type> results;  // as the user's graph declares them
   std::int64_t prepared_slots = 0;
 };
 

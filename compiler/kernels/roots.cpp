@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/diagnostics.h"
 #include "compiler/kernels/builder_state.h"
 #include "compiler/kernels/constants.h"
 #include "compiler/passes/passes.h"
@@ -30,8 +31,10 @@ void Builder::find_roots(const ir::Block& body) {
   for (auto it = body.ops.rbegin(); it != body.ops.rend(); ++it) {
     const ir::Op& op = **it;
     for (const auto& region : op.regions) find_roots(*region);
-    for (const auto& result : op.results) decide(result.get());
-    require_operands(op);
+    working_on(op, [&] {
+      for (const auto& result : op.results) decide(result.get());
+      require_operands(op);
+    });
   }
 }
 

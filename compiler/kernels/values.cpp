@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/diagnostics.h"
 #include "compiler/kernels/builder_state.h"
 #include "compiler/kernels/constants.h"
 #include "compiler/passes/passes.h"
@@ -24,6 +25,7 @@ int Builder::new_tensor(Tensor::Storage storage, const graph::ShapedType& type,
   tensor.layout.resize(type.shape.size());
   for (std::size_t i = 0; i < tensor.layout.size(); ++i) tensor.layout[i] = static_cast<int>(i);
   tensor.number = number;
+  tensor.origin = current_;
   for (const std::string& symbol : type.shape.parameters()) {
     const auto& parameters = program_.graph->parameters;
     tensor.sized_by_data = tensor.sized_by_data || std::find(parameters.begin(), parameters.end(),
@@ -50,7 +52,7 @@ bool Builder::is_constant(int id) {
 const Expr* Builder::at(Arena& arena, const ir::Value* value, const Position& position) {
   if (auto it = tensor_of_.find(value); it != tensor_of_.end())
     return arena.load(value->type.shaped().dtype, it->second, linear(arena, it->second, position));
-  return computed(arena, value, position);
+  return working_on(*value->producer, [&] { return computed(arena, value, position); });
 }
 
 Position Builder::broadcast(const ir::Value* operand, const Position& position) {

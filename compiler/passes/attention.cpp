@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "compiler/diagnostics.h"
 #include "compiler/passes/passes.h"
 
 namespace kiln::compiler {
@@ -38,7 +39,7 @@ class AttentionFinder {
 
   void run() {
     for (const auto& op : block_.ops)
-      if (op->kind == OpKind::matmul) mark(*op);
+      if (op->kind == OpKind::matmul) working_on(*op, [&] { mark(*op); });
   }
 
  private:

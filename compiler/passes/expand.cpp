@@ -1,5 +1,6 @@
 #include <unordered_map>
 
+#include "compiler/diagnostics.h"
 #include "compiler/passes/passes.h"
 #include "kiln/support/error.h"
 
@@ -24,7 +25,7 @@ class Expander {
         if (auto it = renamed_.find(operand); it != renamed_.end()) operand = it->second;
       for (auto& region : op->regions) Expander(*region).run();
       origin_ = op.get();
-      ir::Value* result = expand(*op);
+      ir::Value* result = working_on(*op, [&] { return expand(*op); });
       if (!result) {
         block_.ops.push_back(std::move(op));
         continue;
@@ -180,6 +181,12 @@ bool has_side_effect(const ir::Op& op) {
 }
 
 }  // namespace
+
+std::string_view user_name(const ir::Op& op) {
+  return op.has_attribute(kExpandedFrom)
+             ? std::string_view(op.attribute<std::string>(kExpandedFrom))
+             : graph::to_string(op.kind);
+}
 
 void expand(ir::Graph& graph) { Expander(*graph.body).run(); }
 

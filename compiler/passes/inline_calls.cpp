@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "compiler/diagnostics.h"
 #include "compiler/passes/passes.h"
 #include "kiln/graph/symbols.h"
 #include "kiln/support/error.h"
@@ -57,7 +58,7 @@ class Inliner {
         block.ops.push_back(std::move(op));
         continue;
       }
-      expand(block, *op, graph_, {});
+      working_on(*op, [&] { expand(block, *op, graph_, {}); });
       retired.push_back(std::move(op));
     }
   }

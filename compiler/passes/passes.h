@@ -11,12 +11,21 @@ namespace kiln::compiler {
 /// The attribute that tells from which op of the user's an op was made, such as "layer_norm".
 inline constexpr std::string_view kExpandedFrom = "expanded_from";
 
+/// What the user calls an op: the name of the one that it was made from, or its own.
+std::string_view user_name(const graph::ir::Op& op);
+
 /// Replaces calls of subgraphs by the ops of the callee.
 void inline_calls(graph::ir::Graph& graph);
 
 /// Attributes of a product that is an attention, and of the ops it takes in.
 inline constexpr std::string_view kAttention = "attention";
 inline constexpr std::string_view kInsideAttention = "inside_attention";
+
+/// Whether a dim is a size whatever its symbols are, which are sizes themselves.
+bool is_never_negative(const graph::Dim& dim);
+
+/// Gives ranges whose length may come out negative a size of their own, which is then 0.
+void size_ranges(graph::ir::Graph& graph);
 
 /// Marks products that are attentions.
 void find_attention(graph::ir::Graph& graph);

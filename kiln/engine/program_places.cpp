@@ -51,8 +51,16 @@ std::string ProgramPlaces::restore(std::string text) const {
       at += mark.size();
       continue;
     }
-    const std::string place = place_text(*places_[number]);
-    text.replace(at, static_cast<std::size_t>(end - (text.data() + at)), place);
+    std::string place = place_text(*places_[number]);
+    auto length = static_cast<std::size_t>(end - (text.data() + at));
+    // A traceback in place of "(file:line)." gets lines of its own.
+    if (place.ends_with("\n\n") && at >= 2 && text.compare(at - 2, 2, " (") == 0 &&
+        text.compare(at + length, 2, ").") == 0) {
+      at -= 2;
+      length += 4;
+      place = ".\n" + place.substr(0, place.size() - 2);
+    }
+    text.replace(at, length, place);
     at += place.size();
   }
   return text;

@@ -25,7 +25,8 @@ typedef void (*KilnLoopBody)(void* arguments, int64_t begin, int64_t end, int64_
 /* Why a program gives up: constant data of the program. */
 typedef struct KilnFailure {
   const char* entry;    /* kernel or graph that found it */
-  const char* sentence; /* what happened; {0}, {1}, … stand for the values passed along */
+  const char* sentence; /* what happened; {0}, {1}, … stand for the values passed along,
+                         {0u}, {1u}, … for the same as unsigned numbers */
   int32_t location;     /* index into the artifact's `locations`, or -1 */
   int32_t error_class;  /* KILN_VALUE_ERROR or KILN_RUNTIME_ERROR */
 } KilnFailure;

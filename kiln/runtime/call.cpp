@@ -82,10 +82,13 @@ std::string failure_text(const Artifact& artifact, const KilnFailure& failure,
                          std::span<const std::int64_t> values) {
   std::string sentence = failure.sentence;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::string mark = format("{{{}}}", i);
-    const std::string text = format("{}", values[i]);
-    for (std::size_t at = 0; (at = sentence.find(mark, at)) != std::string::npos; at += text.size())
-      sentence.replace(at, mark.size(), text);
+    auto put = [&](const std::string& mark, const std::string& text) {
+      for (std::size_t at = 0; (at = sentence.find(mark, at)) != std::string::npos;
+           at += text.size())
+        sentence.replace(at, mark.size(), text);
+    };
+    put(format("{{{}}}", i), format("{}", values[i]));
+    put(format("{{{}u}}", i), format("{}", static_cast<std::uint64_t>(values[i])));
   }
   std::string text =
       format("An error occurred in kernel entry point named \"{}\":\n", failure.entry);
@@ -110,7 +113,22 @@ namespace {
 
 Call& of(KilnCall* call) { return *static_cast<Call*>(call); }
 
-void* allocate(KilnCall* call, std::int64_t bytes) { return of(call).arena->allocate(bytes); }
+/// Runs what the runtime does for a program; its errors get the frame of the program's own.
+template <typename Work>
+void* framed(const Call& call, const Work& work) {
+  try {
+    return work();
+  } catch (Error& error) {
+    error.set_message(format("An error occurred in kernel entry point named \"{}\":\nerror: {}",
+                             call.graph->name, error.message()));
+    throw;
+  }
+}
+
+void* allocate(KilnCall* raw, std::int64_t bytes) {
+  const Call& call = of(raw);
+  return framed(call, [&] { return call.arena->allocate(bytes); });
+}
 
 void* allocate_output(KilnCall* raw, std::int64_t index, const std::int64_t* extents) {
   Call& call = of(raw);
@@ -119,9 +137,11 @@ void* allocate_output(KilnCall* raw, std::int64_t index, const std::int64_t* ext
              "a program makes a result that its graph does not have");
   const TensorSignature& result = call.graph->outputs[static_cast<std::size_t>(index)];
   driver::Buffer& slot = (*call.outputs)[static_cast<std::size_t>(index)];
-  slot = driver::Buffer(result.dtype,
-                        Shape(std::span<const std::int64_t>(extents, result.shape.size())));
-  return slot.data();
+  return framed(call, [&] {
+    slot = driver::Buffer(result.dtype,
+                          Shape(std::span<const std::int64_t>(extents, result.shape.size())));
+    return slot.data();
+  });
 }
 
 void* allocate_prepared(KilnCall* raw, std::int64_t slot, std::int64_t bytes) {
@@ -131,7 +151,7 @@ void* allocate_prepared(KilnCall* raw, std::int64_t slot, std::int64_t bytes) {
              "a program prepares something that its graph does not have");
   void*& memory = call.prepared_by->memory[static_cast<std::size_t>(slot)];
   KILN_CHECK(memory == nullptr, "a program prepares one slot twice");
-  memory = call.prepared_by->arena.allocate(bytes);
+  memory = framed(call, [&] { return call.prepared_by->arena.allocate(bytes); });
   return memory;
 }
 

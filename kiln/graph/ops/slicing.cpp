@@ -157,6 +157,11 @@ class Resolver {
     return step < 0 ? std::min(from_start, n.value() - 1) : from_start;
   }
 
+  static std::string as_given(const SliceBound& bound, const Dim& resolved) {
+    const auto* given = std::get_if<Dim>(&bound);
+    return (given ? *given : resolved).to_string();
+  }
+
   void add_slice(const Slice& slice) {
     const Dim n = size();
     const std::int64_t step = slice.step.value_or(1);
@@ -186,7 +191,7 @@ class Resolver {
         throw ValueError(
             format("start and stop should be increasing for positive step and decreasing "
                    "for negative step, but got start {}, stop {} for step {}",
-                   start.to_string(), stop.to_string(), step));
+                   as_given(slice.start, start), as_given(slice.stop, stop), step));
       out =
           compute([&] { return (span + Dim(step) - Dim(step > 0 ? 1 : -1)).floor_div(Dim(step)); });
     }

@@ -1,0 +1,97 @@
+"""Failures of compiling name the op, its graph and the user's line."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from kiln.engine import InferenceSession
+from kiln.graph import Graph, ops
+from running import session, tensor_type
+
+pytestmark = pytest.mark.engine
+
+ONE = tensor_type("float32", [1, 1])
+
+
+def huge(x):
+    return ops.tile(x, [2**31, 2**31])
+
+
+def line_of(function, part: str) -> str:
+    lines, first = inspect.getsourcelines(function)
+    (number,) = (first + i for i, line in enumerate(lines) if part in line)
+    return f"{__file__}:{number}"
+
+
+def failure(graph) -> str:
+    with pytest.raises(RuntimeError) as caught:
+        session().compile(graph)
+    text = str(caught.value)
+    assert text.startswith("Failed to compile the model.\n")
+    return text
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda y: y,
+        lambda y: y + 1,
+        lambda y: ops.softmax(y),
+        lambda y: ops.concat([y, y]),
+        lambda y: y @ ops.transpose(y, 0, 1),
+        lambda y: y[1:, ::2],
+    ],
+)
+def test_a_size_beyond_64_bits_names_the_line(wrap):
+    text = failure(Graph("case", lambda x: wrap(huge(x)), [ONE]))
+    assert "While compiling graph 'case', op '" in text
+    assert "test_compile_errors.py:" in text
+
+
+def test_the_line_of_the_op_itself():
+    text = failure(Graph("case", huge, [ONE]))
+    assert f"\nWhile compiling graph 'case', op 'tile' ({line_of(huge, 'tile')}).\n" in text
+    assert "\nSet KILN_DEBUG=source-tracebacks before the graph is built to see" in text
+
+
+def test_a_value_beyond_the_address_space_names_the_line():
+    def build(x):
+        return ops.sum(ops.softmax(ops.broadcast_to(x, [2**25, 2**25])), axis=0)
+
+    text = failure(Graph("case", build, [ONE]))
+    assert "does not fit the address space" in text
+    assert "While compiling graph 'case', op 'softmax'" in text and line_of(build, "softmax") in text
+
+
+def test_inside_a_branch():
+    def build(x, p):
+        return ops.cond(p, [tensor_type("float32", [2**31, 2**31])], lambda: huge(x), lambda: huge(x) + 1)
+
+    text = failure(Graph("case", build, [ONE, tensor_type("bool", [])]))
+    assert "While compiling graph 'case', op '" in text and "test_compile_errors.py:" in text
+
+
+def test_the_traceback_is_shown():
+    Graph.debug.source_tracebacks = True
+    try:
+        graph = Graph("case", huge, [ONE])
+    finally:
+        Graph.debug.source_tracebacks = False
+    text = failure(graph)
+    assert "\nWhile compiling graph 'case', op 'tile'.\nSource Traceback:\n" in text
+    place = line_of(huge, "tile")
+    assert f"  {place}\n    return ops.tile(x, [2**31, 2**31])\n" in text
+    assert "KILN_DEBUG" not in text
+
+
+def test_a_traceback_is_shown_at_run_time_too():
+    Graph.debug.source_tracebacks = True
+    try:
+        graph = Graph("case", lambda x: ops.tile(x, [2**60]), [tensor_type("float32", ["n"])])
+    finally:
+        Graph.debug.source_tracebacks = False
+    with pytest.raises(ValueError, match="Source Traceback:\n"):
+        InferenceSession().load(graph).execute(np.ones(16, np.float32))
