@@ -11,10 +11,14 @@ using graph::OpKind;
 
 namespace {
 
+using Renamed = std::unordered_map<const ir::Value*, ir::Value*>;
+
 /// Rebuilds a block op by op; ops that are to be expanded are written anew at its end.
 class Expander {
  public:
-  explicit Expander(ir::Block& block) : block_(block) {}
+  /// `outside`: what has become of the values of the blocks around this one.
+  explicit Expander(ir::Block& block, const Renamed& outside = {})
+      : block_(block), renamed_(outside) {}
 
   void run() {
     std::vector<std::unique_ptr<ir::Op>> ops = std::move(block_.ops);
@@ -23,7 +27,7 @@ class Expander {
     for (auto& op : ops) {
       for (ir::Value*& operand : op->operands)
         if (auto it = renamed_.find(operand); it != renamed_.end()) operand = it->second;
-      for (auto& region : op->regions) Expander(*region).run();
+      for (auto& region : op->regions) Expander(*region, renamed_).run();
       origin_ = op.get();
       ir::Value* result = working_on(*op, [&] { return expand(*op); });
       if (!result) {
@@ -158,7 +162,7 @@ class Expander {
   }
 
   ir::Block& block_;
-  std::unordered_map<ir::Value*, ir::Value*> renamed_;
+  Renamed renamed_;
   const ir::Op* origin_ = nullptr;
   graph::DeviceRef device_;
 };

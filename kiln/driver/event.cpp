@@ -41,6 +41,7 @@ bool DeviceEvent::is_ready() const {
 double DeviceEvent::elapsed_time(const DeviceEvent& end) const {
   check_call("DeviceEvent.elapsed_time");
   const DeviceEvent* events[] = {this, &end};
+  for (const DeviceEvent* event : events) (void)event->backend()->enable_timing();  // not empty
   for (const DeviceEvent* event : events) {
     if (!event->backend()->enable_timing())
       throw RuntimeError(format("DeviceEvent.elapsed_time: {} was made without enable_timing.",

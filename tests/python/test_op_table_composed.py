@@ -87,3 +87,28 @@ def test_complex_numbers():
         run(ops.as_interleaved_complex, x[:, :5].copy())
     with pytest.raises(TypeError, match="The last dimension must be static."):
         run(ops.as_interleaved_complex, x, shapes=[[3, "n"]])
+
+
+def test_regions_use_what_lies_outside_of_them():
+    # Ops that are written anew by the compiler, inside and outside, several levels deep.
+    x = np.random.default_rng(3).standard_normal((3, 4)).astype(np.float32)
+
+    def build(x, p):
+        y = ops.softmax(x)
+
+        def inner():
+            z = ops.softmax(y * 2)
+            return ops.cond(p, [y.type], lambda: y + z + ops.softmax(z), lambda: y)[0]
+
+        return ops.cond(p, [y.type], inner, lambda: ops.sqrt(y))[0]
+
+    def softmax(v):
+        e = np.exp(v - v.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    y = softmax(x.astype(np.float64))
+    z = softmax(y * 2)
+    for p, expected in ((True, y + z + softmax(z)), (False, np.sqrt(y))):
+        for shapes in (None, [["n", 4], []]):
+            got = run(build, x, np.array(p), shapes=shapes)[0]
+            np.testing.assert_allclose(got, expected, rtol=1e-5)

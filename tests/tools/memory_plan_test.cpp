@@ -14,7 +14,7 @@ std::string shown(const std::string& plan) {
 }
 
 TEST(MemoryPlan, ShowsValuesAndWhenTheyAreKept) {
-  const std::string text = shown(R"({
+  const std::string text = shown(R"json({
     "kernels": [{"graph": "g", "number": 0, "summary": "exp"},
                 {"graph": "g", "number": 1, "summary": "Fused(add, mul)"},
                 {"graph": "other", "number": 0, "summary": "log"}],
@@ -26,15 +26,16 @@ TEST(MemoryPlan, ShowsValuesAndWhenTheyAreKept) {
       {"value": 2, "op": "mul", "dtype": "int8", "shape": [], "bytes": "64", "kept": [-1, -1]}],
       "prepared": [{"slot": 0, "made_by": ["Pack(w)"], "dtype": "float32", "shape": [2, 3],
                     "bytes": "128"}]}]
-})");
-  EXPECT_THAT(text, HasSubstr("memory of graph g\n  64 + 4*n bytes a call in one block of 2 slots\n"));
-EXPECT_THAT(text, HasSubstr("  kernel 1  Fused(add, mul)\n"));
-EXPECT_THAT(text, Not(HasSubstr("log")));
-EXPECT_THAT(text, HasSubstr("0-1      ##\n"));
-EXPECT_THAT(text, HasSubstr("slot 0, in place of v0"));
-EXPECT_THAT(text, HasSubstr("1-1      .#\n"));
-EXPECT_THAT(text, HasSubstr("allocated when its size is known  none     ..\n"));
-EXPECT_THAT(text, HasSubstr("prepared 0  Pack(w)  float32[2, 3]  128 bytes\n"));
+})json");
+  EXPECT_THAT(text,
+              HasSubstr("memory of graph g\n  64 + 4*n bytes a call in one block of 2 slots\n"));
+  EXPECT_THAT(text, HasSubstr("  kernel 1  Fused(add, mul)\n"));
+  EXPECT_THAT(text, Not(HasSubstr("log")));
+  EXPECT_THAT(text, HasSubstr("0-1      ##\n"));
+  EXPECT_THAT(text, HasSubstr("slot 0, in place of v0"));
+  EXPECT_THAT(text, HasSubstr("1-1      .#\n"));
+  EXPECT_THAT(text, HasSubstr("allocated when its size is known  none     ..\n"));
+  EXPECT_THAT(text, HasSubstr("prepared 0  Pack(w)  float32[2, 3]  128 bytes\n"));
 }
 
 TEST(MemoryPlan, ChartsOfManyKernelsAreNarrowed) {
