@@ -76,10 +76,9 @@ class Compilation {
     }
     collect_kernels();
     runtime::ArtifactContents contents;
-    runtime::CodeImage image;
+    runtime::CodeImage& image = contents.images.emplace_back();
     image.target = cpu_target_of(isa_, options_.cpu_target);
     image.elf = make_image(contents);
-    contents.images.push_back(std::move(image));
     contents.constants = constants_.take();
     contents.locations = locations_.take();
     contents.plan_json = plan();
@@ -211,7 +210,18 @@ class Compilation {
       add_weights(program, signature, contents);
       contents.graphs.push_back(std::move(signature));
     }
+    add_interface_hash(*module, contents);
+    exported.emplace_back(runtime::kInterfaceHashSymbol);
     object = emit(*module, output_.reserve(2));
+  }
+
+  /// The loader compares it with what the header says.
+  void add_interface_hash(llvm::Module& module, const runtime::ArtifactContents& contents) const {
+    auto* type = llvm::Type::getInt64Ty(module.getContext());
+    const std::uint64_t hash = runtime::interface_hash(
+        contents.graphs, contents.weights, constants_.size(), contents.images.back().target);
+    new llvm::GlobalVariable(module, type, /*isConstant=*/true, llvm::GlobalValue::ExternalLinkage,
+                             llvm::ConstantInt::get(type, hash), runtime::kInterfaceHashSymbol);
   }
 
   static runtime::TensorSignature tensor_signature(const std::string& name,

@@ -140,7 +140,7 @@ void print_text(const json& facts) {
 void extract(const runtime::Artifact& artifact, const InspectOptions& options) {
   std::span<const std::byte> image;
   if (options.level.empty()) {
-    image = runtime::select_image(artifact);
+    image = artifact.section(runtime::select_image(artifact));
   } else {
     std::vector<std::string> levels;
     for (const auto& section : artifact.header().sections) {

@@ -17,6 +17,7 @@ class ConstantPool {
  public:
   /// The offset of these bytes, 64-byte aligned; equal bytes are stored once.
   std::int64_t add(const graph::ir::ConstantData& data);
+  std::size_t size() const { return bytes_.size(); }
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:

@@ -82,6 +82,16 @@ struct ProgramLocation {
   std::string text;  // "embed.py:41", or the block of a full traceback
 };
 
+/// What code relies on besides its own bytes, as a hash: the graphs' entry points and signatures,
+/// the weights but for where an artifact carries them, the length of the constants, the processor.
+std::uint64_t interface_hash(const std::vector<GraphSignature>& graphs,
+                             const std::vector<WeightSignature>& weights,
+                             std::uint64_t constant_bytes, const CpuTarget& target);
+
+/// The symbol of a constant std::uint64_t with the hash that an image was made for. An image
+/// without it is not checked.
+inline constexpr const char* kInterfaceHashSymbol = "kiln_interface_hash";
+
 struct ArtifactContents {
   std::vector<GraphSignature> graphs;
   std::vector<WeightSignature> weights;

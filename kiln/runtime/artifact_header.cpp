@@ -2,10 +2,12 @@
 #include <set>
 
 #include "kiln/runtime/artifact_format.h"
+#include "kiln/runtime/checksum.h"
 #include "kiln/support/format.h"
 #include "kiln/support/json_reader.h"
 
-namespace kiln::runtime::format_v1 {
+namespace kiln::runtime {
+namespace format_v1 {
 namespace {
 
 using nlohmann::json;
@@ -56,6 +58,39 @@ json tensors_to_json(const std::vector<TensorSignature>& tensors) {
   json list = json::array();
   for (const TensorSignature& tensor : tensors) list.push_back(tensor_to_json(tensor));
   return list;
+}
+
+json graphs_to_json(const std::vector<GraphSignature>& graphs) {
+  json list = json::array();
+  for (const GraphSignature& graph : graphs) {
+    json entry{{"inputs", tensors_to_json(graph.inputs)},
+               {"name", graph.name},
+               {"outputs", tensors_to_json(graph.outputs)},
+               {"prepared", graph.prepared_slots},
+               {"run", graph.run_symbol},
+               {"symbols", graph.symbols},
+               {"weights", graph.weights}};
+    if (!graph.init_symbol.empty()) entry["init"] = graph.init_symbol;
+    if (graph.writes_inputs) entry["writes_inputs"] = true;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+/// Without its offset, which depends on what the artifact carries.
+json weight_to_json(const WeightSignature& weight) {
+  return {{"align", weight.alignment},
+          {"device", weight.device.to_string()},
+          {"dtype", weight.dtype.text_name()},
+          {"name", weight.name},
+          {"shape", shape_to_json(weight.shape)}};
+}
+
+json target_to_json(const CpuTarget& target) {
+  return {{"cpu", target.cpu},
+          {"features", target.features},
+          {"level", target.level},
+          {"triple", target.triple}};
 }
 
 // ---- reading -----------------------------------------------------------------------------------
@@ -413,35 +448,14 @@ void check_weight(const WeightSignature& weight) {
 }  // namespace
 
 std::string header_text(const ArtifactHeader& header) {
-  json graphs = json::array();
-  for (const GraphSignature& graph : header.graphs) {
-    json entry{{"inputs", tensors_to_json(graph.inputs)},
-               {"name", graph.name},
-               {"outputs", tensors_to_json(graph.outputs)},
-               {"prepared", graph.prepared_slots},
-               {"run", graph.run_symbol},
-               {"symbols", graph.symbols},
-               {"weights", graph.weights}};
-    if (!graph.init_symbol.empty()) entry["init"] = graph.init_symbol;
-    if (graph.writes_inputs) entry["writes_inputs"] = true;
-    graphs.push_back(std::move(entry));
-  }
   json weights = json::array();
   for (const WeightSignature& weight : header.weights) {
-    json entry{{"align", weight.alignment},
-               {"device", weight.device.to_string()},
-               {"dtype", weight.dtype.text_name()},
-               {"name", weight.name},
-               {"shape", shape_to_json(weight.shape)}};
+    json entry = weight_to_json(weight);
     if (weight.offset) entry["offset"] = *weight.offset;
     weights.push_back(std::move(entry));
   }
   json cpu = json::array();
-  for (const CpuTarget& target : header.targets)
-    cpu.push_back({{"cpu", target.cpu},
-                   {"features", target.features},
-                   {"level", target.level},
-                   {"triple", target.triple}});
+  for (const CpuTarget& target : header.targets) cpu.push_back(target_to_json(target));
   json accelerators = json::array();
   for (const AcceleratorTarget& target : header.accelerators)
     accelerators.push_back({{"api", target.api}, {"arch", target.arch}});
@@ -457,7 +471,7 @@ std::string header_text(const ArtifactHeader& header) {
     sections.push_back(std::move(entry));
   }
   const json all{{"created_at", header.created_at},
-                 {"graphs", std::move(graphs)},
+                 {"graphs", graphs_to_json(header.graphs)},
                  {"kernels", header.kernels},
                  {"kiln", header.kiln_version},
                  {"runtime_interface", header.runtime_interface},
@@ -525,4 +539,20 @@ ArtifactHeader parse_header(std::string_view text, std::uint64_t memory) {
   return header;
 }
 
-}  // namespace kiln::runtime::format_v1
+}  // namespace format_v1
+
+std::uint64_t interface_hash(const std::vector<GraphSignature>& graphs,
+                             const std::vector<WeightSignature>& weights,
+                             std::uint64_t constant_bytes, const CpuTarget& target) {
+  using namespace format_v1;
+  json list = json::array();
+  for (const WeightSignature& weight : weights) list.push_back(weight_to_json(weight));
+  const json all{{"constants", constant_bytes},
+                 {"graphs", graphs_to_json(graphs)},
+                 {"target", target_to_json(target)},
+                 {"weights", std::move(list)}};
+  const std::string text = all.dump(-1, ' ', false, json::error_handler_t::replace);
+  return checksum(std::as_bytes(std::span(text)));
+}
+
+}  // namespace kiln::runtime

@@ -135,24 +135,44 @@ Image::~Image() { ::dlclose(handle_); }
 
 void* Image::symbol(const std::string& symbol) const { return ::dlsym(handle_, symbol.c_str()); }
 
-std::span<const std::byte> select_image(const Artifact& artifact) {
+const SectionInfo& select_image(const Artifact& artifact) {
   const ArtifactHeader& header = artifact.header();
-  std::span<const std::byte> best;
+  const SectionInfo* best = nullptr;
   for (const SectionInfo& info : header.sections) {
     if (info.kind != "code.cpu") continue;
     ArtifactHeader only;
     only.runtime_interface = header.runtime_interface;
     only.targets = {header.targets.at(*info.target)};
-    if (machine_reasons(only, artifact.name()).empty()) best = artifact.section(info);
+    if (machine_reasons(only, artifact.name()).empty()) best = &info;
   }
-  if (best.empty()) {
+  if (best == nullptr) {
     const std::vector<std::string> reasons = machine_reasons(header, artifact.name());
     throw RuntimeError(reasons.empty()
                            ? format("'{}' is corrupted: it holds no code", artifact.name())
                            : reasons.front());
   }
-  return best;
+  return *best;
 }
+
+namespace {
+
+/// Code finds inputs, weights and constants by number, so a header that counts other ones would
+/// make it read past their end.
+void check_interface(const Image& image, const Artifact& artifact, const CpuTarget& target) {
+  const void* made_for = image.symbol(kInterfaceHashSymbol);
+  if (made_for == nullptr) return;
+  std::uint64_t expected = 0;
+  std::memcpy(&expected, made_for, sizeof expected);
+  const ArtifactHeader& header = artifact.header();
+  if (interface_hash(header.graphs, header.weights, artifact.section("constants").size(), target) !=
+      expected)
+    throw RuntimeError(
+        format("'{}' is corrupted: its header does not describe the graphs and weights that its "
+               "code was compiled for",
+               artifact.name()));
+}
+
+}  // namespace
 
 std::shared_ptr<const Image> load_image(const std::shared_ptr<const Artifact>& artifact) {
   // Keyed by the artifact's address; an entry whose image is gone is renewed, and entries of gone
@@ -165,7 +185,9 @@ std::shared_ptr<const Image> load_image(const std::shared_ptr<const Artifact>& a
   if (auto found = images->find(artifact.get()); found != images->end())
     if (found->second.first.lock() == artifact)
       if (auto image = found->second.second.lock()) return image;
-  auto image = Image::load(select_image(*artifact), artifact->name());
+  const SectionInfo& section = select_image(*artifact);
+  auto image = Image::load(artifact->section(section), artifact->name());
+  check_interface(*image, *artifact, artifact->header().targets.at(*section.target));
   std::erase_if(*images, [](const auto& entry) { return entry.second.first.expired(); });
   (*images)[artifact.get()] = {artifact, image};
   return image;

@@ -32,9 +32,10 @@ class Image {
 
 /// The code section of `artifact` for the highest level that this machine offers. None:
 /// RuntimeError with the sentence of `machine_reasons`.
-std::span<const std::byte> select_image(const Artifact& artifact);
+const SectionInfo& select_image(const Artifact& artifact);
 
-/// Loads that section; images of one artifact are shared while a model uses them.
+/// Loads that section; images of one artifact are shared while a model uses them. Code that was
+/// made for other graphs, weights or processors than the header names: RuntimeError.
 std::shared_ptr<const Image> load_image(const std::shared_ptr<const Artifact>& artifact);
 
 }  // namespace kiln::runtime
