@@ -213,13 +213,16 @@ llvm::Value* Lowering::gelu_erf(llvm::Value* x, bool precise) {
     llvm::Value* u = b.CreateFMul(t, number(x, 0.70710678118654752440));
     weight = b.CreateFMul(b.CreateFMul(minus_half, scaled_erfc(u)), e.mantissa);
   } else {
-    // −t·P(t), where P begins with ½ and z = −t²/2 takes two factors t.
-    llvm::Value* p =
-        polynomial(t, {8.188449778e-03, 8.100026101e-02, 3.657278121e-01, 8.756622076e-01});
-    p = fma(z, p, minus_half);
-    llvm::Value* q = polynomial(t, {1.026257966e-02, 1.015252620e-01, 4.684836268e-01,
-                                    1.201021194e+00, 1.673547029e+00, 1});
-    weight = b.CreateFDiv(fma(b.CreateFMul(p, e.reduced), e.slope, p), q);
+    // g(t) = G(s)/(t + 2.5) with s = (t − 8)/(t + 2.5): a polynomial that varies little where the
+    // tail needs its digits. ratio = −½·t/(t + 2.5), and the coefficients are those of 2·G.
+    llvm::Value* ratio = b.CreateFDiv(minus_half, b.CreateFAdd(t, number(x, 2.5)));
+    llvm::Value* s = fma(ratio, number(x, -8.4), number(x, -3.2));
+    llvm::Value* p = b.CreateFMul(
+        ratio,
+        polynomial(s, {-2.745341554e-08, -7.786941296e-07, -7.747513337e-06, -3.062059477e-05,
+                       6.802933513e-06, 2.988580090e-04, -9.450705838e-04, -4.618488252e-03,
+                       5.460336059e-02, -2.830278873e-01, 1.031573415e+00}));
+    weight = fma(b.CreateFMul(p, e.reduced), e.slope, p);
   }
   Halves half = halves(e);
   llvm::Value* positive = quick_max(number(x, 0), x);

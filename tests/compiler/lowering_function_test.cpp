@@ -43,7 +43,7 @@ const Function kFunctions[] = {
     {"tanh", OpKind::tanh, std::tanh},
     {"sigmoid", OpKind::sigmoid, sigmoid},
     {"silu", OpKind::silu, silu},
-    {"gelu", OpKind::gelu, gelu, "none", 6},
+    {"gelu", OpKind::gelu, gelu, "none"},
     {"gelu_tanh", OpKind::gelu, gelu_tanh, "tanh"},
     {"gelu_quick", OpKind::gelu, gelu_quick, "quick"},
     {"log1p", OpKind::log1p, std::log1p},
@@ -78,6 +78,7 @@ std::vector<T> samples() {
   };
   uniform(-1, 1, 30000);
   uniform(-6, 6, 30000);
+  uniform(-6, -1, 60000);
   uniform(-16, 16, 30000);
   uniform(-110, 110, 30000);
   if (sizeof(T) == 8) uniform(-760, 760, 30000);
