@@ -116,6 +116,70 @@ def test_the_plan_is_one_that_can_be_run(tmp_path):
             assert a_begin + value(a["bytes"], n=n) <= b_begin or b_begin + value(b["bytes"], n=n) <= a_begin
 
 
+def normalized(x, w):
+    """Columns that are scaled one after the other: each step needs all of the one before."""
+    y = x @ w
+    z = ops.exp(y - ops.max(y, axis=0))
+    return z * z - ops.mean(z, axis=0)
+
+
+def twice(x, w):
+    y = normalized(x, w)
+    low = ops.min(y, axis=0)
+    return [(y - low) @ w, (y * low) @ w]  # two values from one that ends there
+
+
+def mixed(x, w):
+    y = normalized(x, w)
+    return [(y - ops.max(y, axis=0) + ops.permute(y, [1, 0])) @ w]  # reads what it has overwritten already
+
+
+def mixed_in_the_other_order(x, w):
+    y = normalized(x, w)
+    return [(ops.permute(y, [1, 0]) + (y - ops.max(y, axis=0))) @ w]
+
+
+def turned(x, w):
+    y = normalized(x, w)
+    return [(ops.permute(y, [1, 0]) - ops.max(y, axis=0)) @ w]
+
+
+def narrowed(x, w):
+    y = normalized(x, w)
+    z = ops.cast((y - ops.min(y, axis=0)) * 8 + 0.5, DType.int32)  # other values of the same size
+    return [ops.cast(z - ops.max(z, axis=0), DType.float32) @ w]
+
+
+@pytest.mark.parametrize("tail, reused", [(twice, True), (mixed, False), (mixed_in_the_other_order, False),
+                                          (turned, False), (narrowed, True)])
+def test_a_result_takes_the_place_of_its_operand_only_where_that_is_safe(tail, reused, tmp_path):
+    rng = np.random.default_rng(5)
+    w = rng.uniform(-1, 1, (33, 33)).astype(np.float32)
+    graph = Graph("case", lambda x: tail(x, ops.constant(w, device=CPU)), [tensor_type("float32", [33, 33])])
+    (memory,) = plan_of(graph, tmp_path)["memory"]
+    squares = [v for v in memory["values"] if v["shape"] == [33, 33]]
+    assert any("in_place_of" in v for v in squares[:3])
+    assert any("in_place_of" in v for v in squares[3:]) == reused
+    x = rng.uniform(-1, 1, (33, 33)).astype(np.float32)
+    got = [r.to_numpy() for r in session().load(graph)(x)]
+    y = x.astype(np.float64) @ w
+    z = np.exp(y - y.max(0))
+    y = z * z - z.mean(0)
+    if tail is twice:
+        expected = [(y - y.min(0)) @ w, (y * y.min(0)) @ w]
+    elif tail in (mixed, mixed_in_the_other_order):
+        expected = [(y - y.max(0) + y.T) @ w]
+    elif tail is turned:
+        expected = [(y.T - y.max(0)) @ w]
+    else:
+        exact = (y - y.min(0)) * 8 + 0.5
+        assert np.abs(exact - np.round(exact)).min() > 1e-5  # the cut is the same with rounding errors
+        z = np.trunc(exact)
+        expected = [(z - z.max(0)) @ w]
+    for result, wanted in zip(got, expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_prepared_weights_have_their_sizes(tmp_path):
     (memory,) = plan_of(network(1), tmp_path)["memory"]
     assert [p["slot"] for p in memory["prepared"]] == list(range(len(memory["prepared"])))
