@@ -11,6 +11,7 @@
 
 #include "compiler/codegen/cpu/attention.h"
 #include "compiler/codegen/cpu/matmul.h"
+#include "compiler/codegen/extents.h"
 #include "compiler/diagnostics.h"
 #include "compiler/passes/passes.h"
 #include "kiln/runtime/abi.h"
@@ -78,12 +79,10 @@ class HostEmitter {
 
   /// Steps of a region: what is computed inside does not reach the code behind it.
   void emit_region(const std::vector<Step>& steps) {
-    auto dims = dims_;
-    auto symbols = symbol_values_;
+    Extents::Known known = extents_.known;
     auto pointers = pointers_;
     emit_steps(steps);
-    dims_ = std::move(dims);
-    symbol_values_ = std::move(symbols);
+    extents_.known = std::move(known);
     pointers_ = std::move(pointers);
   }
 
@@ -112,8 +111,7 @@ class HostEmitter {
     auto* after = llvm::BasicBlock::Create(context, "done", f_.function);
     f_.b.CreateBr(head);
     f_.b.SetInsertPoint(head);
-    auto dims = dims_;
-    auto symbols = symbol_values_;
+    Extents::Known known = extents_.known;
     auto pointers = pointers_;
     emit_steps(loop.test);
     f_.b.CreateCondBr(predicate(loop.predicate), body, after);
@@ -121,8 +119,7 @@ class HostEmitter {
     emit_region(loop.body);
     f_.b.CreateBr(head);
     f_.b.SetInsertPoint(after);
-    dims_ = std::move(dims);
-    symbol_values_ = std::move(symbols);
+    extents_.known = std::move(known);
     pointers_ = std::move(pointers);
   }
 
@@ -134,19 +131,19 @@ class HostEmitter {
     llvm::Value* value = dtype.is_signed_integral()
                              ? f_.b.CreateSExtOrTrunc(raw, f_.b.getInt64Ty())
                              : f_.b.CreateZExtOrTrunc(raw, f_.b.getInt64Ty());
-    symbol_values_[read.symbol] = value;
+    extents_.define(read.symbol, value);
   }
 
   void define(const Define& define) {
     llvm::Value* value = dim(define.value);
     if (define.is_size) value = f_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, value, f_.i64(0));
-    symbol_values_[define.symbol] = value;
+    extents_.define(define.symbol, value);
   }
 
   void wrap(const WrapIndex& wrap) {
     llvm::Value* given = dim(wrap.given);
-    symbol_values_[wrap.symbol] = f_.b.CreateSelect(f_.b.CreateICmpSLT(given, f_.i64(0)),
-                                                    f_.b.CreateAdd(given, dim(wrap.size)), given);
+    extents_.define(wrap.symbol, f_.b.CreateSelect(f_.b.CreateICmpSLT(given, f_.i64(0)),
+                                                   f_.b.CreateAdd(given, dim(wrap.size)), given));
   }
 
   void print(const Print& print) {
@@ -191,104 +188,11 @@ class HostEmitter {
     if (program_.graph->parameters.empty() || &steps_ == &program_.init) return;
     llvm::Value* values = field(offsetof(KilnCall, symbols), f_.b.getPtrTy());
     for (std::size_t i = 0; i < program_.graph->parameters.size(); ++i)
-      symbol_values_[program_.graph->parameters[i]] =
-          item(f_.b.getInt64Ty(), values, static_cast<std::int64_t>(i));
+      extents_.define(program_.graph->parameters[i],
+                      item(f_.b.getInt64Ty(), values, static_cast<std::int64_t>(i)));
   }
 
-  llvm::Value* dim(const Dim& d) {
-    if (d.is_static()) return f_.i64(d.value());
-    std::string key = d.to_string();
-    if (auto it = dims_.find(key); it != dims_.end()) return it->second;
-    llvm::Value* sum = nullptr;
-    for (const graph::DimTerm& term : d.terms()) {
-      llvm::Value* product = nullptr;
-      for (const graph::DimAtom& atom : term.atoms) {
-        llvm::Value* factor = nullptr;
-        if (atom.is_symbol()) {
-          auto it = symbol_values_.find(atom.symbol);
-          KILN_CHECK(it != symbol_values_.end(), "no value for the symbol " + atom.symbol);
-          factor = it->second;
-        } else {
-          auto [numerator, denominator, whole] = division(atom);
-          factor = floor_div(dim(numerator), dim(denominator));
-          if (whole != 0) factor = f_.b.CreateAdd(factor, f_.i64(whole));
-        }
-        product = product ? f_.b.CreateMul(product, factor) : factor;
-      }
-      llvm::Value* scaled = !product ? f_.i64(term.coefficient)
-                            : term.coefficient == 1
-                                ? product
-                                : f_.b.CreateMul(product, f_.i64(term.coefficient));
-      sum = sum ? f_.b.CreateAdd(sum, scaled) : scaled;
-    }
-    if (!sum) sum = f_.i64(0);
-    dims_[key] = sum;
-    return sum;
-  }
-
-  struct Division {
-    Dim numerator, denominator;
-    std::int64_t whole = 0;  // to be added to the quotient
-  };
-
-  /// A division whose numerator has no large constant, so that adding it does not overflow.
-  static Division division(const graph::DimAtom& atom) {
-    constexpr std::int64_t kLarge = std::int64_t{1} << 32;
-    if (!atom.denominator.is_static()) return {atom.numerator, atom.denominator};
-    const std::int64_t by = atom.denominator.value();
-    for (const graph::DimTerm& term : atom.numerator.terms()) {
-      const std::int64_t constant = term.coefficient;
-      if (!term.atoms.empty() || by <= 0 || (-kLarge < constant && constant < kLarge)) continue;
-      std::int64_t whole = constant / by, rest = constant % by;
-      if (rest > by / 2) ++whole, rest -= by;
-      return {atom.numerator - Dim(constant) + Dim(rest), atom.denominator, whole};
-    }
-    return {atom.numerator, atom.denominator};
-  }
-
-  /// Whether working out a dim leaves 64 bits.
-  llvm::Value* overflows(const Dim& d) {
-    llvm::Value* overflow = f_.b.getFalse();
-    auto apply = [&](llvm::Intrinsic::ID id, llvm::Value* a, llvm::Value* b) {
-      llvm::Value* pair = f_.b.CreateBinaryIntrinsic(id, a, b);
-      overflow = f_.b.CreateOr(overflow, f_.b.CreateExtractValue(pair, 1));
-      return f_.b.CreateExtractValue(pair, 0);
-    };
-    llvm::Value* sum = f_.i64(0);
-    for (const graph::DimTerm& term : d.terms()) {
-      llvm::Value* product = f_.i64(term.coefficient);
-      for (const graph::DimAtom& atom : term.atoms) {
-        llvm::Value* factor = nullptr;
-        if (atom.is_symbol()) {
-          factor = dim(Dim(atom.symbol));
-        } else {
-          auto [numerator, denominator, whole] = division(atom);
-          overflow = f_.b.CreateOr(overflow, overflows(numerator));
-          overflow = f_.b.CreateOr(overflow, overflows(denominator));
-          factor = apply(llvm::Intrinsic::sadd_with_overflow,
-                         floor_div(dim(numerator), dim(denominator)), f_.i64(whole));
-        }
-        product = apply(llvm::Intrinsic::smul_with_overflow, product, factor);
-      }
-      sum = apply(llvm::Intrinsic::sadd_with_overflow, sum, product);
-    }
-    return overflow;
-  }
-
-  llvm::Value* floor_div(llvm::Value* a, llvm::Value* b) {
-    if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(b);
-        constant && constant->getValue().isPowerOf2())
-      return f_.b.CreateAShr(a, f_.i64(constant->getValue().exactLogBase2()));
-    // A divisor of 0 stands for an extent that nothing is computed with; those of the user's own
-    // divisions are checked.
-    llvm::Value* divisor = f_.b.CreateSelect(f_.b.CreateICmpEQ(b, f_.i64(0)), f_.i64(1), b);
-    llvm::Value* quotient = f_.b.CreateSDiv(a, divisor);
-    llvm::Value* rest = f_.b.CreateSub(a, f_.b.CreateMul(quotient, divisor));
-    llvm::Value* adjust =
-        f_.b.CreateAnd(f_.b.CreateICmpNE(rest, f_.i64(0)),
-                       f_.b.CreateICmpSLT(f_.b.CreateXor(rest, divisor), f_.i64(0)));
-    return f_.b.CreateSub(quotient, f_.b.CreateZExt(adjust, f_.b.getInt64Ty()));
-  }
+  llvm::Value* dim(const Dim& d) { return extents_.value_of(d); }
 
   /// Bytes of a tensor; more than an address space has ends the call. What is
   /// laid out before the sizes are checked (`early`) takes a negative size for none.
@@ -368,11 +272,11 @@ class HostEmitter {
     llvm::Value* array = f_.stack_slot(
         f_.b.getInt64Ty(), std::max<std::int64_t>(1, static_cast<std::int64_t>(values.size())), 8);
     // What is computed on the way out must not be remembered for the way on.
-    auto dims = dims_;
+    auto dims = extents_.known.dims;
     for (std::size_t i = 0; i < values.size(); ++i)
       f_.b.CreateStore(dim(values[i]),
                        f_.element(f_.b.getInt64Ty(), array, f_.i64(static_cast<std::int64_t>(i))));
-    dims_ = std::move(dims);
+    extents_.known.dims = std::move(dims);
     emit_fail(f_, call_, failure(program_.graph->name, sentence, origin, error_class), array,
               static_cast<std::int64_t>(values.size()));
   }
@@ -398,7 +302,7 @@ class HostEmitter {
         broken = f_.b.CreateICmpNE(f_.b.CreateSRem(right, left), f_.i64(0));
         break;
       case Check::Relation::fits:
-        broken = overflows(check.left);
+        broken = extents_.overflows(check.left);
         break;
     }
     f_.when(
@@ -670,6 +574,7 @@ class HostEmitter {
   }
 
   FunctionBuilder f_;
+  Extents extents_{f_};
   const Program& program_;
   const std::vector<Step>& steps_;
   const MemoryPlan& plan_;
@@ -681,8 +586,6 @@ class HostEmitter {
   llvm::Value* scratch_offset_ = nullptr;
   bool has_scratch_ = false;
   std::vector<std::pair<llvm::Value*, llvm::Value*>> guards_;  // offsets of what nobody may touch
-  std::map<std::string, llvm::Value*> symbol_values_;
-  std::map<std::string, llvm::Value*> dims_;
   std::vector<llvm::Value*> pointers_;
 };
 
