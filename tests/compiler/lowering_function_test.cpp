@@ -21,6 +21,7 @@ struct Function {
   const char* approximate = "none";
   double bound = 4;
 };
+void PrintTo(const Function& f, std::ostream* out) { *out << f.name; }
 
 long double normal_cdf(long double x) {
   return 0.5L * std::erfc(-x * 0.707106781186547524400844362104849L);
