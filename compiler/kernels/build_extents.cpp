@@ -238,8 +238,9 @@ void Builder::check_sizes(const ir::Op& op) {
 
 void Builder::check_slice(const ir::Op& op) {
   const graph::Shape& shape = op.operand(0)->type.shaped().shape;
-  Bounds bounds{op.attribute<graph::Shape>("starts"), op.attribute<graph::Shape>("stops")};
+  Bounds bounds{op.attribute<graph::Shape>("starts"), op.attribute<graph::Shape>("stops"), {}};
   const auto& steps = op.attribute<std::vector<std::int64_t>>("steps");
+  for (std::int64_t step : steps) bounds.steps.push_back(Dim(step));
   auto axes = [&](std::string_view name) {
     return op.has_attribute(name) ? op.attribute<std::vector<std::int64_t>>(name)
                                   : std::vector<std::int64_t>();
@@ -272,6 +273,15 @@ void Builder::check_slice(const ir::Op& op) {
     bounds.starts[i] = index.from_start;
     bounds.stops[i] = index.from_start + 1;
   }
+  for (std::int64_t axis : axes("dynamic_steps")) {
+    Dim& step = bounds.steps[static_cast<std::size_t>(axis)];
+    const ir::Value* tensor = op.operand(operand++);
+    step = read_scalar(tensor);
+    check(op, step, Check::Relation::at_least, 1,
+          format("expected positive integer step but got {}",
+                 tensor->type.tensor().dtype.is_signed_integral() ? "{0}" : "{0u}"),
+          {step});
+  }
   // A bound that was given as a negative number is algebra by now.
   auto as_given = [&](const Dim& bound, const Dim& n) -> ReadIndex {
     const Dim from_end = bound - n;
@@ -283,7 +293,7 @@ void Builder::check_slice(const ir::Op& op) {
     if (picked.count(i) || (start.is_static() && stop.is_static() && n.is_static())) continue;
     const ReadIndex first = starts.count(i) ? starts[i] : as_given(start, n);
     const ReadIndex last = stops.count(i) ? stops[i] : as_given(stop, n);
-    if (steps[i] == 1 && stop == start + 1 && picks(op, i)) {
+    if (bounds.steps[i] == Dim(1) && stop == start + 1 && picks(op, i)) {
       check_index(i, first);
       continue;
     }
@@ -303,18 +313,19 @@ void Builder::check_slice(const ir::Op& op) {
     in_range(last, "stop");
     if (start == Dim(0) && forward) continue;
     check(op, start, forward ? Check::Relation::at_most : Check::Relation::at_least, stop,
-          format("start and stop should be increasing for positive step and decreasing for "
-                 "negative step, but got start {{0}}, stop {{1}} for step {}",
-                 steps[i]),
-          {first.given, last.given});
+          "start and stop should be increasing for positive step and decreasing for negative step, "
+          "but got start {0}, stop {1} for step {2}",
+          {first.given, last.given, bounds.steps[i]});
   }
   // Result dims that the user named.
   if (op.has_attribute("out_dims")) {
     const auto& out = op.attribute<graph::Shape>("out_dims");
     for (std::size_t i = 0; i < out.size(); ++i) {
-      Dim step(steps[i]);
-      Dim size =
-          (bounds.stops[i] - bounds.starts[i] + step - (steps[i] > 0 ? 1 : -1)).floor_div(step);
+      const Dim& step = bounds.steps[i];
+      const Dim span = bounds.stops[i] - bounds.starts[i];
+      // A step that only running tells may be as large as a number can be.
+      const Dim size = step.is_static() ? (span + step - (steps[i] > 0 ? 1 : -1)).floor_div(step)
+                                        : (span - 1).floor_div(step) + 1;
       settle(
           op, out[i], size,
           format("slice_tensor: out_dim is {{0}} but the slice has {{1}} elements on axis {}", i),

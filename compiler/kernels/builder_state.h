@@ -33,6 +33,7 @@ class Builder {
   struct Bounds {
     graph::Shape starts;
     graph::Shape stops;
+    graph::Shape steps;
   };
 
   // --- Which values are stored. ---

@@ -236,12 +236,10 @@ const Expr* Builder::range(Arena& arena, const ir::Op& op, DType result, const P
 }
 
 Position Builder::sliced(Arena& arena, const ir::Op& op, const Position& position) {
-  const auto& starts =
-      bounds_.count(&op) ? bounds_.at(&op).starts : op.attribute<graph::Shape>("starts");
-  const auto& steps = op.attribute<std::vector<std::int64_t>>("steps");
+  const Bounds& bounds = bounds_.at(&op);
   Position inner;
   for (std::size_t i = 0; i < position.size(); ++i)
-    inner.push_back(arena.add(arena.scale(position[i], Dim(steps[i])), Index(starts[i])));
+    inner.push_back(arena.add(arena.scale(position[i], bounds.steps[i]), Index(bounds.starts[i])));
   return inner;
 }
 

@@ -23,7 +23,7 @@
 namespace kiln::engine {
 
 struct SessionOptions {
-  /// Threads for kernels of this session's models, the caller included. 0 or nothing:
+  /// Threads for kernels of the InferenceSession's models, the caller included. 0 or nothing:
   /// KILN_NUM_THREADS, else as many as there are cores for this process. Negative: ValueError.
   std::optional<int> num_threads = std::nullopt;
   /// Folders for `compile_reusing_mefs`: one that an exporting session has filled, one to fill.
@@ -136,7 +136,7 @@ class InferenceSession {
     return init_all(compile(model, settings), registry);
   }
 
-  /// How `print` ops of all models of this session show tensors, also of those already made. A
+  /// How `print` ops of the models made here show tensors, also of those already made. A
   /// binary style without a directory: ValueError.
   void set_debug_print_options(PrintStyle style = PrintStyle::COMPACT, int precision = 6,
                                const std::string& output_directory = "") const;

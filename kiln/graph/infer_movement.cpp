@@ -181,10 +181,12 @@ Shape sliced_shape(const Inference& op, const Shape& shape, std::size_t first_dy
   if (starts.size() != shape.size() || stops.size() != shape.size() || steps.size() != shape.size())
     throw ValueError(format("'{}' needs one start, stop and step for each axis of shape {}.",
                             op.name(), shape.repr()));
-  std::vector<int> dynamic(shape.size(), 0);  // 1: start, 2: stop, 4: index
+  std::vector<int> dynamic(shape.size(), 0);  // 1: start, 2: stop, 4: index, 8: step
   std::size_t operand = first_dynamic;
-  for (auto [name, bit] :
-       {std::pair{"dynamic_starts", 1}, {"dynamic_stops", 2}, {"dynamic_indices", 4}}) {
+  for (auto [name, bit] : {std::pair{"dynamic_starts", 1},
+                           {"dynamic_stops", 2},
+                           {"dynamic_indices", 4},
+                           {"dynamic_steps", 8}}) {
     if (!op.has(name)) continue;
     for (std::int64_t axis : op.get<Ints>(name)) {
       if (axis < 0 || axis >= shape.rank() || (dynamic[axis] & bit) || (dynamic[axis] & 4))
@@ -246,7 +248,7 @@ Shape sliced_shape(const Inference& op, const Shape& shape, std::size_t first_dy
     if (out_dims[i].is_static() && out_dims[i].value() < 0)
       throw ValueError(
           format("'{}' cannot give axis {} the size {}.", op.name(), i, out_dims[i].to_string()));
-    if ((dynamic[i] & 3) || result[i] == out_dims[i]) continue;
+    if ((dynamic[i] & 11) || result[i] == out_dims[i]) continue;
     if (result[i].is_static() && out_dims[i].is_static())
       throw ValueError(format("The slice of axis {} of shape {} has size {}, not {}.", i,
                               shape.repr(), result[i].to_string(), out_dims[i].to_string()));

@@ -107,6 +107,7 @@ std::vector<OpInfo> make_table() {
                                                        {"dynamic_starts", A::ints, false},
                                                        {"dynamic_stops", A::ints, false},
                                                        {"dynamic_indices", A::ints, false},
+                                                       {"dynamic_steps", A::ints, false},
                                                        {"out_dims", A::shape, false}};
   add({K::slice, "slice_tensor", 1, -1, "x", slice_attributes});
   add({K::pad, "pad", 1, 2, "input value", {{"paddings", A::ints}, {"mode", A::string}}});

@@ -22,11 +22,12 @@ namespace kiln::graph {
 // indices are slices of size 1 followed by squeeze. At run, for dims that are not static:
 // 0 <= start <= n, 0 <= stop <= n, start <= stop, with the texts of spec'd slice errors
 // ("slice start index {a} out of range for dimension size {n}", …).
-// Bounds that are tensors: the attributes `dynamic_starts`, `dynamic_stops` and `dynamic_indices`
-// list axes; for each listed axis one more operand (integer, one element, on the CPU) follows x,
-// first those of the starts, then of the stops, then of the indices; starts[i] or stops[i] is then
-// a placeholder 0. A run-time start or stop lies in [-n, n], an index in [-n, n) (checked at run);
-// a negative one adds n. An index axis has size 1 (start = index, stop = index + 1). With any of
+// Bounds that are tensors: the attributes `dynamic_starts`, `dynamic_stops`, `dynamic_indices` and
+// `dynamic_steps` list axes; for each listed axis one more operand (integer, one element, on the
+// CPU) follows x, first those of the starts, then of the stops, of the indices and of the steps;
+// starts[i] or stops[i] is then a placeholder 0, steps[i] a placeholder 1. A run-time start or stop
+// lies in [-n, n], an index in [-n, n), a step is positive (checked at run); a negative bound or
+// index adds n. An index axis has size 1 (start = index, stop = index + 1). With any of
 // these, or when the user named result dims, `out_dims` is the whole result shape and each dim of
 // it that the bounds do not already equal is compared at run.
 // clang-format off

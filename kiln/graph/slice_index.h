@@ -31,11 +31,28 @@ class SliceBound : public std::variant<None, Dim, TensorValue> {
   bool is_open() const { return index() == 0; }
 };
 
+/// The step of a slice: 1 when it is left out, a number other than 0, or an integer scalar tensor
+/// on the CPU whose value must be positive when the graph runs.
+class SliceStep : public std::variant<None, std::int64_t, TensorValue> {
+ public:
+  SliceStep(None = {}) {}  // NOLINT
+  template <std::integral T>
+  SliceStep(T value) : variant(static_cast<std::int64_t>(value)) {}  // NOLINT
+  SliceStep(TensorValue value) : variant(std::move(value)) {}        // NOLINT
+  SliceStep(const Value& value) : variant(TensorValue(value)) {}     // NOLINT
+  /// The number; 1 when it was left out, and for a tensor.
+  std::int64_t number() const {
+    const auto* value = std::get_if<std::int64_t>(this);
+    return value ? *value : 1;
+  }
+  bool is_tensor() const { return index() == 2; }
+};
+
 /// A range of an axis, and optionally the dim of the result.
 struct Slice {
   SliceBound start;
   SliceBound stop;
-  std::optional<std::int64_t> step;
+  SliceStep step;
   std::optional<Dim> out_dim;
 
   /// The same range with the result's dim named.
@@ -46,8 +63,8 @@ struct Slice {
   }
 };
 
-inline Slice slice(SliceBound start, SliceBound stop, std::optional<std::int64_t> step = {}) {
-  return {std::move(start), std::move(stop), step, {}};
+inline Slice slice(SliceBound start, SliceBound stop, SliceStep step = {}) {
+  return {std::move(start), std::move(stop), std::move(step), {}};
 }
 inline Slice slice(SliceBound stop) { return {{}, std::move(stop), {}, {}}; }
 /// The whole axis.

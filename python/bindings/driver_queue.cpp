@@ -34,9 +34,11 @@ An in-order queue of work on one device.
 
 >>> from kiln.driver import CPU, DeviceQueue
 >>> queue = DeviceQueue(CPU())
->>> queue.enqueue_cpu_function(lambda: print("on the queue"))
+>>> done = []
+>>> queue.enqueue_cpu_function(lambda: done.append("on the queue"))
 >>> queue.synchronize()
-on the queue)");
+>>> done
+['on the queue'])");
 
   event.def(nb::init<const Device&, bool>(), nb::arg("device"), nb::arg("enable_timing") = false)
       .def_prop_ro("device", &DeviceEvent::device, "The device it was made for.")

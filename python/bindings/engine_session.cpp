@@ -133,7 +133,7 @@ void refuse_extensions(nb::handle extensions) {
 void def_settings(nb::class_<InferenceSession>& cls) {
   cls.def("set_debug_print_options", &set_debug_print_options, nb::arg("style") = "COMPACT",
           nb::arg("precision") = 6, nb::arg("output_directory") = nb::none(),
-          "How `print` ops of this session's models show tensors.")
+          "How `print` ops of the models made here show tensors.")
       .def(
           "set_kernel_log_level",
           [](const InferenceSession& s, Any level) {

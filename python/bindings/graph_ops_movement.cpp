@@ -42,7 +42,11 @@ void bind_ops_movement(nb::module_& m) {
         return ops::slice_tensor(value, to_indices(indices, shape));
       },
       nb::arg("x"), nb::arg("indices"),
-      "NumPy indexing with range checks instead of clamping; also `x[...]`.");
+      R"(NumPy indexing with range checks instead of clamping; also `x[...]`.
+
+An entry is an int, a slice, `...`, None, an integer scalar tensor on the CPU, or
+`(slice, out_dim)`, where the parts of the slice may be such tensors too; a step that is a
+tensor must be positive when the graph runs.)");
   m.def(
       "pad",
       [](ValueLike input, const std::vector<std::int64_t>& paddings, const std::string& mode,

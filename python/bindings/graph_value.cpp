@@ -52,7 +52,11 @@ graph::SliceBound to_bound(const nb::object& object) {
 graph::Slice to_slice(nb::handle object) {
   nb::object slice = nb::borrow(object);
   graph::Slice result{to_bound(slice.attr("start")), to_bound(slice.attr("stop")), {}, {}};
-  if (nb::object step = slice.attr("step"); !step.is_none()) result.step = to_dim(step).value();
+  nb::object step = slice.attr("step");
+  if (nb::isinstance<Value>(step))
+    result.step = to_tensor(step);
+  else if (!step.is_none())
+    result.step = to_dim(step).value();
   return result;
 }
 

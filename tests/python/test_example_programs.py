@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import kiln
 from examples.minilm.embed import default_folder
 from examples.minilm.files import read_sentences
 
@@ -18,8 +19,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("minilm/embed.py", "minilm/demo.py")
 
 
-def run(program: str, *arguments: object) -> subprocess.CompletedProcess:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+# What a program finds without a search path is the release build.
+only_release = pytest.mark.skipif("build/release" not in str(kiln._core.__file__), reason="this is another build")
+
+
+def run(program: str, *arguments: object, search_path: bool = True) -> subprocess.CompletedProcess:
+    environment = {k: v for k, v in os.environ.items() if search_path or k != "PYTHONPATH"}
     command = [sys.executable, ROOT / "examples" / program, *arguments]
     return subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, env=environment, check=False
@@ -49,14 +54,18 @@ def model_folder(tmp_path: pathlib.Path, **changes: str | bytes | None) -> pathl
     return folder
 
 
+@only_release
 def test_counter_needs_no_search_path():
-    result = run("counter/counter.py")
+    result = run("counter/counter.py", search_path=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("returned [0. 0. 0. 0.], now the buffer holds [1. 1. 1. 1.]")
 
 
+@only_release
 def test_embed_needs_no_search_path():
-    result = run("minilm/embed.py", "He drove to the stadium.", "He went to the stadium by car.")
+    result = run(
+        "minilm/embed.py", "He drove to the stadium.", "He went to the stadium by car.", search_path=False
+    )
     assert result.returncode == 0, result.stderr
     assert 0.7 < float(result.stdout.split()[0]) <= 1
 

@@ -24,9 +24,9 @@ from running import (
     unit,
 )
 
-from kiln.driver import CPU
+from kiln.driver import CPU, Buffer
 from kiln.dtype import DType
-from kiln.graph import ops
+from kiln.graph import BufferType, DeviceRef, ops
 
 pytestmark = pytest.mark.compiler
 MOVED = BOOL + NUMBERS + SMALL_FLOATS
@@ -132,6 +132,44 @@ def test_slices_by_tensors():
     for i in (4, -5, 2**40):
         with pytest.raises(ValueError):
             execute(model, [x, np.array(i)])
+
+
+@pytest.mark.parametrize("size", ["n", 7])
+def test_slices_whose_step_is_a_tensor(size):
+    types = [tensor_type("float32", [size, 3]), tensor_type("int64", []), tensor_type("int32", []),
+             tensor_type("uint64", [])]
+    model = compiled(lambda x, a, s, u: [x[(slice(None, None, s), "k")], x[(slice(a, None, s), "m"), 1] * 2,
+                                         ops.exp(x)[(slice(1, a, u), "p"), ::2]], types)
+    x = np.arange(21, dtype=np.float32).reshape(7, 3)
+    for a in (1, 4, 7, -2):
+        for s in (1, 2, 3, 7, 100, 2**31 - 1):
+            u = 2**63 - 1 if s == 100 else s
+            got = execute(model, [x, np.array(a), np.array(s, np.int32), np.array(u, np.uint64)])
+            assert_equal(got[0], x[::s])
+            assert_equal(got[1], x[a::s, 1] * 2)
+            np.testing.assert_allclose(got[2], np.exp(x.astype(np.float64))[1:a:u, ::2], rtol=1e-6)
+    for s, u, shown in ((0, 1, 0), (-1, 1, -1), (1, 0, 0), (1, 2**63, 2**63)):
+        with pytest.raises(ValueError, match=f"expected positive integer step but got {shown}\\b"):
+            execute(model, [x, np.array(4), np.array(s, np.int32), np.array(u, np.uint64)])
+
+
+def test_buffers_are_read_and_written_with_steps_that_are_tensors():
+    types = [BufferType(DType.float32, [8], DeviceRef.CPU()), tensor_type("int64", []), tensor_type("float32", ["k"])]
+
+    def body(b, s, x):
+        old = b[(slice(None, None, s), "k")]
+        ops.buffer_store_slice(b, x, [(slice(None, None, s), "k")])
+        return old * 1
+
+    model = compiled(body, types)
+    for s in (1, 2, 3, 8):
+        held = np.arange(8, dtype=np.float32)
+        buffer = Buffer.from_numpy(held.copy())
+        expected = held.copy()
+        expected[::s] = -1
+        old = model.execute(buffer, np.array(s), np.full(len(held[::s]), -1, np.float32))[0].to_numpy()
+        assert_equal(old, held[::s])
+        assert_equal(buffer.to_numpy(), expected)
 
 
 def test_rebind():

@@ -68,8 +68,8 @@ void buffer_store_slice(const Value& destination, const Value& source,
   for (const SliceIndex& index : indices) {
     if (std::holds_alternative<NewAxis>(index))
       throw ValueError("buffer_store_slice does not take newaxis among its indices");
-    if (const auto* slice = std::get_if<Slice>(&index); slice && slice->step.value_or(1) < 1)
-      throw ValueError(format("expected positive integer step but got {}", *slice->step));
+    if (const auto* slice = std::get_if<Slice>(&index); slice && slice->step.number() < 1)
+      throw ValueError(format("expected positive integer step but got {}", slice->step.number()));
   }
   check_devices(buffer, tensor);
   ResolvedSlice slice = resolve_slice(buffer.shape(), indices);

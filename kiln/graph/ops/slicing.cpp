@@ -61,8 +61,9 @@ class Resolver {
     if (!dynamic_starts_.empty()) a["dynamic_starts"] = std::move(dynamic_starts_);
     if (!dynamic_stops_.empty()) a["dynamic_stops"] = std::move(dynamic_stops_);
     if (!dynamic_indices_.empty()) a["dynamic_indices"] = std::move(dynamic_indices_);
+    if (!dynamic_steps_.empty()) a["dynamic_steps"] = std::move(dynamic_steps_);
     if (has_out_dims_ || any_tensor_) a["out_dims"] = std::move(out_dims_);
-    for (auto* list : {&start_tensors_, &stop_tensors_, &index_tensors_})
+    for (auto* list : {&start_tensors_, &stop_tensors_, &index_tensors_, &step_tensors_})
       for (Value& value : *list) result_.tensors.push_back(std::move(value));
     return std::move(result_);
   }
@@ -72,7 +73,7 @@ class Resolver {
     if (std::holds_alternative<TensorValue>(index)) return true;
     const auto* slice = std::get_if<Slice>(&index);
     return slice && (slice->out_dim || std::holds_alternative<TensorValue>(slice->start) ||
-                     std::holds_alternative<TensorValue>(slice->stop));
+                     std::holds_alternative<TensorValue>(slice->stop) || slice->step.is_tensor());
   }
 
   int axis() const { return static_cast<int>(steps_.size()); }
@@ -113,12 +114,17 @@ class Resolver {
           format("Slice index value must be an integer, had dtype {}", value.dtype().to_string()));
   }
 
-  void add_index_tensor(const TensorValue& value) {
-    whole_ = false;
+  /// A tensor that stands for a number of this axis.
+  void add_operand(const TensorValue& value, Ints& axes, std::vector<Value>& tensors) {
     any_tensor_ = true;
     check_scalar(value);
-    dynamic_indices_.push_back(axis());
-    index_tensors_.push_back(value);
+    axes.push_back(axis());
+    tensors.push_back(value);
+  }
+
+  void add_index_tensor(const TensorValue& value) {
+    whole_ = false;
+    add_operand(value, dynamic_indices_, index_tensors_);
     result_.dropped.push_back(axis());
     add(0, 0, 1, 1);
   }
@@ -139,10 +145,7 @@ class Resolver {
     const Dim& n = size();
     if (bound.is_open()) return open;
     if (const auto* tensor = std::get_if<TensorValue>(&bound)) {
-      any_tensor_ = true;
-      check_scalar(*tensor);
-      dynamic.push_back(axis());
-      tensors.push_back(*tensor);
+      add_operand(*tensor, dynamic, tensors);
       return 0;
     }
     const Dim& given = std::get<Dim>(bound);
@@ -164,14 +167,14 @@ class Resolver {
 
   void add_slice(const Slice& slice) {
     const Dim n = size();
-    const std::int64_t step = slice.step.value_or(1);
+    const std::int64_t step = slice.step.number();
     if (step == 0) throw ValueError("slice step must not be 0");
     const bool open = slice.start.is_open() && slice.stop.is_open();
-    if (open && step == 1 && !slice.out_dim) return add_whole();
+    if (open && step == 1 && !slice.step.is_tensor() && !slice.out_dim) return add_whole();
     if (step < 0 && !n.is_static())
       throw ValueError(format("expected positive integer step but got {}", step));
     const bool tensors = std::holds_alternative<TensorValue>(slice.start) ||
-                         std::holds_alternative<TensorValue>(slice.stop);
+                         std::holds_alternative<TensorValue>(slice.stop) || slice.step.is_tensor();
     if ((tensors && !slice.out_dim) || (any_run_time_ && !n.is_static() && !slice.out_dim))
       throw NotImplementedError(
           "Can't yet support slicing with calculated output size for dynamic dims. Please use a "
@@ -181,6 +184,9 @@ class Resolver {
     const Dim first = step < 0 ? n - 1 : Dim(0), last = step < 0 ? Dim(-1) : n;
     Dim start = resolve(slice.start, "start", step, first, dynamic_starts_, start_tensors_);
     Dim stop = resolve(slice.stop, "stop", step, last, dynamic_stops_, stop_tensors_);
+    if (const auto* tensor = std::get_if<TensorValue>(&slice.step)) {
+      add_operand(*tensor, dynamic_steps_, step_tensors_);
+    }
     Dim out = 0;
     if (slice.out_dim) {
       has_out_dims_ = true;
@@ -201,8 +207,8 @@ class Resolver {
   const Shape& shape_;
   ResolvedSlice result_;
   Shape starts_, stops_, out_dims_;
-  Ints steps_, dynamic_starts_, dynamic_stops_, dynamic_indices_;
-  std::vector<Value> start_tensors_, stop_tensors_, index_tensors_;
+  Ints steps_, dynamic_starts_, dynamic_stops_, dynamic_indices_, dynamic_steps_;
+  std::vector<Value> start_tensors_, stop_tensors_, index_tensors_, step_tensors_;
   bool any_run_time_ = false, any_tensor_ = false, has_out_dims_ = false, whole_ = true;
 };
 

@@ -177,9 +177,11 @@ class DeviceQueue:
 
     >>> from kiln.driver import CPU, DeviceQueue
     >>> queue = DeviceQueue(CPU())
-    >>> queue.enqueue_cpu_function(lambda: print("on the queue"))
+    >>> done = []
+    >>> queue.enqueue_cpu_function(lambda: done.append("on the queue"))
     >>> queue.synchronize()
-    on the queue
+    >>> done
+    ['on the queue']
     """
 
     def __init__(self, device: Device) -> None: ...

@@ -329,7 +329,7 @@ class InferenceSession:
         """`compile` and `init_all`."""
 
     def set_debug_print_options(self, style: object | None = 'COMPACT', precision: object | None = 6, output_directory: object | None = None) -> None:
-        """How `print` ops of this session's models show tensors."""
+        """How `print` ops of the models made here show tensors."""
 
     def set_kernel_log_level(self, level: object | None) -> None:
         """Which lines kernels of user libraries log; kiln's own ops log none."""

@@ -174,7 +174,13 @@ def chunk(x: kiln.graph.TensorValueLike, chunks: int, axis: int = 0) -> list:
     """Equal parts."""
 
 def slice_tensor(x: kiln.graph.TensorValueLike, indices: object | None) -> kiln._core.graph.TensorValue:
-    """NumPy indexing with range checks instead of clamping; also `x[...]`."""
+    """
+    NumPy indexing with range checks instead of clamping; also `x[...]`.
+
+    An entry is an int, a slice, `...`, None, an integer scalar tensor on the CPU, or
+    `(slice, out_dim)`, where the parts of the slice may be such tensors too; a step that is a
+    tensor must be positive when the graph runs.
+    """
 
 def pad(input: kiln.graph.TensorValueLike, paddings: Sequence[int], mode: str = 'constant', value: kiln.graph.TensorValueLike = 0) -> kiln._core.graph.TensorValue:
     """
