@@ -109,6 +109,7 @@ class HostEmitter {
     auto* head = llvm::BasicBlock::Create(context, "while", f_.function);
     auto* body = llvm::BasicBlock::Create(context, "do", f_.function);
     auto* after = llvm::BasicBlock::Create(context, "done", f_.function);
+    llvm::Value* mark = runtime_call(offsetof(KilnRuntime, mark), f_.b.getInt64Ty(), {call_});
     f_.b.CreateBr(head);
     f_.b.SetInsertPoint(head);
     Extents::Known known = extents_.known;
@@ -117,6 +118,9 @@ class HostEmitter {
     f_.b.CreateCondBr(predicate(loop.predicate), body, after);
     f_.b.SetInsertPoint(body);
     emit_region(loop.body);
+    // What an iteration allocates, nothing reads after it: the loop's values lie in places of
+    // theirs.
+    runtime_call(offsetof(KilnRuntime, next_iteration), f_.b.getVoidTy(), {call_, mark});
     f_.b.CreateBr(head);
     f_.b.SetInsertPoint(after);
     extents_.known = std::move(known);

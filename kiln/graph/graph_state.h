@@ -64,6 +64,9 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
   std::set<std::string> symbols;
   std::set<std::string> own_symbols;  // those that ops of this graph have defined
 
+  /// Regions that no op got because of an error; users may hold handles of their values.
+  std::vector<std::unique_ptr<ir::Block>> abandoned;
+
   int loops = 0;  // while loops around the current block
   std::atomic<std::thread::id> owner{};
   int depth = 0;  // how often `owner` has entered it

@@ -60,6 +60,13 @@ typedef struct KilnRuntime {
      with a zero byte. */
   void (*print_tensor)(KilnCall*, const char* label, int32_t dtype, int32_t rank,
                        const int64_t* extents, const void* data);
+
+  /* Where working memory stands, for `next_iteration`. */
+  int64_t (*mark)(KilnCall*);
+
+  /* Between two iterations of a loop: takes back what `allocate` has handed out since `mark`. A
+   * caller who wants the call to end gets the chance: may throw. */
+  void (*next_iteration)(KilnCall*, int64_t mark);
 } KilnRuntime;
 
 /* One call of an entry point. The program reads these fields and writes none. */

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "kiln/support/format.h"
 #include "kiln/support/thread_pool.h"
@@ -64,17 +65,18 @@ void* Arena::allocate_slow(std::int64_t bytes) {
   return at;
 }
 
-/// Replaces the blocks of a call by one that would have been enough.
-void Arena::merge() {
+/// Replaces the blocks from `first` on by one that would have been enough.
+void Arena::merge(std::size_t first) {
   std::size_t total = capacity_;
-  for (const auto& [block, capacity] : full_) {
-    total += capacity;
-    release_block(block, capacity);
+  for (std::size_t i = first; i < full_.size(); ++i) {
+    total += full_[i].second;
+    release_block(full_[i].first, full_[i].second);
   }
-  full_.clear();
+  full_.resize(first);
   release_block(block_, capacity_);
   block_ = allocate_block(total);
   capacity_ = block_ == nullptr ? 0 : total;
+  used_ = 0;
   poison(block_, capacity_);
 }
 
@@ -173,13 +175,37 @@ void print(KilnCall* raw, const char* label, std::int32_t dtype, std::int32_t ra
                options);
 }
 
+std::atomic<void (*)()> interrupt_check{nullptr};
+
+void check_interrupt() {
+  void (*const check)() = interrupt_check.load(std::memory_order_relaxed);
+  if (check == nullptr) return;
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  const std::int64_t time = now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+  thread_local std::int64_t next = 0;
+  if (time < next) return;
+  next = time + 50;
+  check();
+}
+
+std::int64_t mark(KilnCall* call) { return of(call).arena->mark(); }
+
+void next_iteration(KilnCall* call, std::int64_t mark) {
+  of(call).arena->release(mark);
+  check_interrupt();
+}
+
 void parallel_for(KilnCall* call, KilnLoopBody body, void* arguments, std::int64_t count,
                   std::int64_t grain) {
+  check_interrupt();
   ThreadPool::instance().parallel_for(count, grain, static_cast<int>(call->num_threads), body,
                                       arguments);
 }
 
 }  // namespace
+
+void set_interrupt_check(void (*check)()) { interrupt_check.store(check); }
 
 const KilnRuntime& runtime_table() {
   static constexpr KilnRuntime kTable{
@@ -191,6 +217,8 @@ const KilnRuntime& runtime_table() {
       .parallel_for = parallel_for,
       .fail = fail,
       .print_tensor = print,
+      .mark = mark,
+      .next_iteration = next_iteration,
   };
   return kTable;
 }

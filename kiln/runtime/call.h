@@ -41,22 +41,38 @@ class Arena {
   /// Takes everything back.
   void reset() {
     if (!full_.empty()) [[unlikely]]
-      merge();
+      merge(0);
     poison(block_, used_);
     used_ = 0;
+  }
+  /// Where it stands. `release(mark)` takes back what was handed out since.
+  std::int64_t mark() const {
+    return static_cast<std::int64_t>(full_.size() << kMarkShift | used_ / kAlignment);
+  }
+  void release(std::int64_t mark) {
+    const auto blocks = static_cast<std::size_t>(mark) >> kMarkShift;
+    std::size_t used = 0;
+    if (full_.size() == blocks)
+      used = (static_cast<std::size_t>(mark) & ((std::size_t{1} << kMarkShift) - 1)) * kAlignment;
+    else if (full_.size() > blocks + 1) [[unlikely]]
+      merge(blocks + 1);
+    poison(block_ + used, used_ - used);
+    used_ = used;
   }
   /// Bytes it holds on to.
   std::size_t capacity() const { return capacity_; }
 
  private:
   static constexpr std::size_t kAlignment = 64;
+  static constexpr int kMarkShift =
+      48;  // a mark: full blocks, and the units used of the present one
   /// What is taken for `bytes`: AddressSanitizer gets bytes between allocations to guard.
   static std::size_t size_of(std::size_t bytes) {
     const std::size_t guard = kAddressSanitizer ? kAlignment : 0;
     return ((bytes + kAlignment - 1) & ~(kAlignment - 1)) + guard;
   }
   void* allocate_slow(std::int64_t bytes);
-  void merge();
+  void merge(std::size_t first);
 
   std::byte* block_ = nullptr;
   std::size_t capacity_ = 0;
@@ -83,6 +99,10 @@ struct Call : KilnCall {
   Outputs* outputs = nullptr;       // of run
   Prepared* prepared_by = nullptr;  // of init
 };
+
+/// Called on a thread that runs a program with loops of its own or loops on several threads, about
+/// every 50 ms; may throw, which ends the call. Null: nothing. One for the process.
+void set_interrupt_check(void (*check)());
 
 /// The function table that calls point to.
 const KilnRuntime& runtime_table();

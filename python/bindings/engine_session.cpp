@@ -1,6 +1,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <variant>
 
@@ -9,6 +10,7 @@
 #include "kiln/engine/inference_session.h"
 #include "kiln/graph/graph.h"
 #include "kiln/graph/module.h"
+#include "kiln/runtime/call.h"
 #include "kiln/support/error.h"
 #include "kiln/weights/safetensors.h"
 
@@ -33,6 +35,19 @@ Source to_source(nb::handle object) {
   if (nb::isinstance<CompiledModel>(object)) return *nb::inst_ptr<CompiledModel>(object);
   if (auto path = to_path(object)) return *path;
   throw RuntimeError("The model is not a valid path or module.");
+}
+
+/// Ctrl-C ends a program that loops, and other Python threads get their turn when it was called
+/// with the GIL.
+void serve_python() {
+  const bool had_gil = PyGILState_Check() != 0;
+  if (::getpid() == ::gettid()) {  // signals are the main thread's
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+  if (had_gil) {
+    nb::gil_scoped_release others;
+  }
 }
 
 /// Calls `work(what, settings)` without the GIL; Ctrl-C in between ends it with KeyboardInterrupt.
@@ -311,6 +326,7 @@ void bind_engine(nb::module_& m) {
 }
 
 void bind_engine_session(nb::module_& m) {
+  runtime::set_interrupt_check(serve_python);
   bind_choices(m);
   nb::class_<InferenceSession> cls(m, "InferenceSession", nb::is_weak_referenceable(), R"(
 Compiles graphs and makes models of them.

@@ -73,7 +73,9 @@ inline const KilnRuntime& plain_runtime() {
         }
         throw std::runtime_error(text);
       },
-      nullptr};
+      nullptr,
+      [](KilnCall*) { return std::int64_t{0}; },
+      [](KilnCall*, std::int64_t) {}};
   return runtime;
 }
 

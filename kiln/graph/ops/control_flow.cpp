@@ -21,6 +21,13 @@ namespace d = graph::detail;
 using Chains = std::map<DeviceRef, ir::Value*>;
 
 struct Region {
+  explicit Region(d::GraphState& graph) : graph(&graph) {}
+  Region(Region&&) = default;
+  ~Region() {
+    if (block) graph->abandoned.push_back(std::move(block));
+  }
+
+  d::GraphState* graph;
   std::unique_ptr<ir::Block> block = std::make_unique<ir::Block>();
   std::vector<ir::Value*> results;
   Chains chains;  // at its end
@@ -128,7 +135,8 @@ std::vector<Value> cond(const TensorValueLike& pred, const std::vector<Type>& ou
   auto& graph = *d::current_graph();
   // Checked first, since a function that records a region may have effects of its own.
   ir::infer_types(OpKind::cond, {d::operand_of(graph, predicate)}, {}, {});
-  std::vector<Region> regions(2);
+  std::vector<Region> regions;
+  for (int i = 0; i < 2; ++i) regions.emplace_back(graph);
   for (std::size_t i = 0; i < 2; ++i) {
     ChainsScope chains(graph);
     record(graph, regions[i], i == 0 ? then_fn : else_fn, {});
@@ -159,7 +167,8 @@ std::vector<Value> while_loop(const std::vector<TensorValueLike>& initial_values
     types.push_back(operands.back().type());
   }
   auto& graph = *d::current_graph();
-  std::vector<Region> regions(2);
+  std::vector<Region> regions;
+  for (int i = 0; i < 2; ++i) regions.emplace_back(graph);
   std::vector<Chains> arguments(2);  // the chain arguments of each region
   for (std::size_t i = 0; i < 2; ++i) {
     Region& region = regions[i];
