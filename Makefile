@@ -42,12 +42,12 @@ test: build ## build and run every test
 asan: ## run the tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory PRESET=asan configure
 	@scripts/build.sh build asan
-	@scripts/build.sh test asan -LE packaging
+	@scripts/build.sh test asan -LE 'packaging|targets'
 
 tsan: ## run the C++ tests under ThreadSanitizer
 	@$(MAKE) --no-print-directory PRESET=tsan configure
 	@scripts/build.sh build tsan
-	@scripts/build.sh test tsan -LE 'python|packaging'
+	@scripts/build.sh test tsan -LE 'python|packaging|targets'
 
 bench: build ## measure: models beside other runtimes, overheads, compile time, memory
 	@scripts/bootstrap.sh --bench
