@@ -206,8 +206,9 @@ bool serves_sanitizer(std::string_view name) {
 }
 
 // The tables in which AddressSanitizer registers the constants of the image, and its mark that it
-// did.
+// did; the address of the function that unwinds the frames of which ThreadSanitizer keeps count.
 bool belongs_to_sanitizer(std::string_view section) {
+  if (kThreadSanitizer) return section == ".data";
   return kAddressSanitizer && (section == "asan_globals" || section == ".bss");
 }
 

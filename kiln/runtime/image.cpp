@@ -102,8 +102,10 @@ void check(std::span<const std::byte> elf, const std::string& name) {
     for (const char* prefix : {"__asan_", "__tsan_"})
       if (prefix != std::string_view(kSanitizerPrefix) && refers_to(facts, prefix))
         refuse("it holds checks of a sanitizer that this kiln is built without");
-    // The checks of AddressSanitizer bring both: the image registers its constants.
-    if (!kAddressSanitizer || !refers_to(facts, kSanitizerPrefix)) {
+    // The checks of a sanitizer bring both, such as tables of the constants of the image.
+    const bool checks_itself =
+        (kAddressSanitizer || kThreadSanitizer) && refers_to(facts, kSanitizerPrefix);
+    if (!checks_itself) {
       // Two loads of the same bytes may share one copy, so nothing in it may ever change.
       if (facts.mutable_bytes > 0)
         refuse(format("it has {} bytes of writable data", facts.mutable_bytes));
