@@ -207,8 +207,8 @@ bool serves_sanitizer(std::string_view name) {
 
 // The tables in which AddressSanitizer registers the constants of the image, and its mark that it
 // did; the address of the function that unwinds the frames of which ThreadSanitizer keeps count.
-bool belongs_to_sanitizer(std::string_view section) {
-  if (kThreadSanitizer) return section == ".data";
+bool belongs_to_sanitizer(std::string_view section, std::uint64_t bytes) {
+  if (kThreadSanitizer) return section == ".data" && bytes == 8;
   return kAddressSanitizer && (section == "asan_globals" || section == ".bss");
 }
 
@@ -241,7 +241,8 @@ bool check_image(const std::vector<std::byte>& image) {
     }
   for (const auto& section : take(elf.sections()))
     if ((section.sh_flags & llvm::ELF::SHF_ALLOC) && (section.sh_flags & llvm::ELF::SHF_WRITE) &&
-        section.sh_size > 0 && !belongs_to_sanitizer(take(elf.getSectionName(section))) &&
+        section.sh_size > 0 &&
+        !belongs_to_sanitizer(take(elf.getSectionName(section)), section.sh_size) &&
         (section.sh_addr < relro_begin || section.sh_addr + section.sh_size > relro_end))
       throw InternalError(
           "Generated code has writable data, which would be shared between models. This is a "

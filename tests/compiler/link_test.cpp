@@ -110,9 +110,11 @@ TEST(Link, WritableDataIsRefused) {
   llvm::LLVMContext context;
   auto module = make_module(context, "state", isa);
   llvm::Type* i64 = llvm::Type::getInt64Ty(context);
-  auto* counter = new llvm::GlobalVariable(*module, i64, /*isConstant=*/false,
-                                           llvm::GlobalValue::InternalLinkage,
-                                           llvm::ConstantInt::get(i64, 3), "counter");
+  llvm::Constant* three = llvm::ConstantInt::get(i64, 3);
+  auto* counters = llvm::ArrayType::get(i64, 2);
+  auto* counter = new llvm::GlobalVariable(
+      *module, counters, /*isConstant=*/false, llvm::GlobalValue::InternalLinkage,
+      llvm::ConstantArray::get(counters, {three, three}), "counters");
   FunctionBuilder entry(*module, isa, "run", i64, {i64}, Linkage::entry);
   llvm::Value* next = entry.b.CreateAdd(entry.b.CreateLoad(i64, counter), entry.argument(0));
   entry.b.CreateStore(next, counter);
