@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "kiln/driver/backend.h"
+#include "kiln/driver/order_checker.h"
 #include "kiln/driver/storage.h"
 #include "kiln/dtype/element.h"
 #include "kiln/dtype/strided_copy.h"
@@ -85,6 +86,9 @@ void Buffer::wait_for_host_write() const { state_->storage->wait_for_host(true);
 
 void Buffer::record_use(const DeviceQueue& queue, const UseOptions& options) const {
   check_call("Buffer.record_use");
+  if (order_checker::enabled()) [[unlikely]]
+    order_checker::use(*this, *queue.backend(), queue.backend()->submitted(), options.write,
+                       "Buffer.record_use");
   state_->storage->record(*queue.backend(), queue.backend()->submitted(), options.write);
 }
 
@@ -168,10 +172,12 @@ void Buffer::copy_elements_from(const Buffer& source) const {
       !half_bytes || (num_elements() % 2 == 0 && !state_->odd_start && !source.state_->odd_start);
   QueueBackend& queue = *state_->queue;
   QueueBackend& source_queue = *source.state_->queue;
+  const bool checked = order_checker::enabled();
+  const bool at_once = queue.idle() && source_queue.idle() && source.storage()->settled() &&
+                       is_host() && source.is_host() && !checked;
   Work work;
   if (source.is_contiguous() && whole) {
-    if (queue.idle() && source_queue.idle() && source.storage()->settled() && is_host() &&
-        source.is_host()) {
+    if (at_once) {
       const TraceSpan span("copy", "work", {.bytes = static_cast<std::int64_t>(byte_size())});
       std::memmove(data(), source.data(), byte_size());
       state_->storage->record_finished_write();
@@ -200,8 +206,7 @@ void Buffer::copy_elements_from(const Buffer& source) const {
       copy_elements(dtype, from_shape, {packed.data(), 0, dense}, {from, from_odd, from_strides});
       copy_elements(dtype, from_shape, {to, odd, dense}, {packed.data(), 0, dense});
     };
-    if (queue.idle() && source_queue.idle() && source.storage()->settled() && is_host() &&
-        source.is_host()) {
+    if (at_once) {
       const TraceSpan span("strided copy", "work",
                            {.bytes = static_cast<std::int64_t>(byte_size())});
       gather();
@@ -212,6 +217,11 @@ void Buffer::copy_elements_from(const Buffer& source) const {
     work.function = std::move(gather);
   }
   if (&queue != &source_queue) work.waits.push_back(source_queue.end());
+  if (checked) [[unlikely]] {
+    order_checker::wait(queue, source_queue.end());
+    order_checker::use(source, queue, queue.submitted() + 1, false, "a copy");
+    order_checker::use(*this, queue, queue.submitted() + 1, true, "a copy");
+  }
   if (Point writer = source.storage()->last_write(); writer.timeline)
     work.reads.push_back(std::move(writer));
   const std::uint64_t value = queue.enqueue(std::move(work));
@@ -220,6 +230,8 @@ void Buffer::copy_elements_from(const Buffer& source) const {
   if (&queue != &source_queue) {
     Work wait;
     wait.waits.push_back({Ref<Timeline>::share(&queue.timeline()), value});
+    if (checked) [[unlikely]]
+      order_checker::wait(source_queue, wait.waits.back());
     source_queue.enqueue(std::move(wait));
   }
 }
@@ -244,13 +256,16 @@ void Buffer::memset(int value) const {
           "outside the window; fill a window of whole bytes.");
   }
   QueueBackend& queue = *state_->queue;
-  if (queue.idle() && is_host()) {
+  const bool checked = order_checker::enabled();
+  if (queue.idle() && is_host() && !checked) {
     const TraceSpan span("fill", "work", {.bytes = static_cast<std::int64_t>(bytes)});
     std::memset(data(), value, bytes);
     state_->storage->record_finished_write();
     return;
   }
   Work work;
+  if (checked) [[unlikely]]
+    order_checker::use(*this, queue, queue.submitted() + 1, true, "Buffer.memset");
   work.kind = Work::Kind::fill;
   work.destination = data();
   work.value = static_cast<std::uint8_t>(value);

@@ -1,6 +1,7 @@
 #include "kiln/driver/event.h"
 
 #include "kiln/driver/backend.h"
+#include "kiln/driver/order_checker.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
@@ -26,6 +27,8 @@ Device DeviceEvent::device() const { return Device(&backend_->device()); }
 void DeviceEvent::synchronize() const {
   check_call("DeviceEvent.synchronize");
   const Point mark = backend_->mark();
+  if (order_checker::enabled()) [[unlikely]]
+    order_checker::host_saw(mark);
   mark.wait();
   if (std::exception_ptr error = mark.error()) std::rethrow_exception(error);
 }
@@ -34,6 +37,8 @@ bool DeviceEvent::is_ready() const {
   check_call("DeviceEvent.is_ready");
   const Point mark = backend_->mark();
   if (!mark.reached()) return false;
+  if (order_checker::enabled()) [[unlikely]]
+    order_checker::host_saw(mark);
   if (std::exception_ptr error = mark.error()) std::rethrow_exception(error);
   return true;
 }

@@ -2,6 +2,7 @@
 
 #include "kiln/driver/backend.h"
 #include "kiln/driver/cpu/queue.h"
+#include "kiln/driver/order_checker.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
@@ -27,6 +28,8 @@ Device DeviceQueue::device() const { return Device(&backend_->device()); }
 
 void DeviceQueue::synchronize() const {
   check_call("DeviceQueue.synchronize");
+  if (order_checker::enabled()) [[unlikely]]
+    order_checker::host_saw(backend_->end());
   backend_->synchronize();
 }
 
@@ -48,8 +51,12 @@ void DeviceQueue::record_event(const DeviceEvent& event) const {
 namespace {
 
 void wait_for_point(QueueBackend& queue, Point point) {
-  if (point.reached() && !point.error()) return;
   if (point.timeline.get() == &queue.timeline()) return;
+  const bool checked = order_checker::enabled();
+  if (checked) [[unlikely]]
+    order_checker::wait(queue, point);
+  // With the check a wait is work in any case: it marks a place on the queue.
+  if (!checked && point.reached() && !point.error()) return;
   Work work;
   work.waits.push_back(std::move(point));
   queue.enqueue(std::move(work));
@@ -94,6 +101,8 @@ std::string DeviceQueue::to_string() const { return backend_->to_string(); }
 
 void DeviceQueue::begin_inline_work(const char* call) const {
   check_call(call);
+  if (order_checker::enabled()) [[unlikely]]
+    order_checker::host_saw(backend_->end());
   if (!backend_->idle()) [[unlikely]]
     backend_->synchronize();
 }

@@ -1,6 +1,7 @@
 #include "kiln/driver/storage.h"
 
 #include "kiln/driver/cpu/memory_pool.h"
+#include "kiln/driver/order_checker.h"
 #include "kiln/dtype/element.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -99,6 +100,8 @@ std::vector<Point> Storage::pending_uses() const {
 }
 
 void Storage::wait_for_host(bool write) const {
+  if (order_checker::enabled()) [[unlikely]]
+    order_checker::host_access(*this, write);
   if (queue_.idle() && settled()) [[likely]]
     return;
   check_call(write ? "a host write of a buffer" : "a host read of a buffer");
@@ -118,6 +121,8 @@ void Storage::wait_for_host(bool write) const {
 }
 
 void StorageAccess::finish(Storage* storage) noexcept {
+  if (order_checker::has_uses.load(std::memory_order_relaxed)) [[unlikely]]
+    order_checker::forget(*storage);
   delete storage->uses_.load(std::memory_order_acquire);
   if (storage->deleter_) {
     try {

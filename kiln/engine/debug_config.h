@@ -28,8 +28,8 @@ class DebugConfig {
   /// Every call that enqueues work waits for it, so that errors appear at their call.
   bool device_sync_mode() const { return flag("device-sync-mode"); }
   void set_device_sync_mode(bool on) { set("device-sync-mode", on); }
-  /// Unordered uses of one buffer on two queues are errors. This kiln runs on the CPU only: turning
-  /// it on is NotImplementedError.
+  /// Unordered uses of one buffer on two queues, one of them a write, are RuntimeErrors of the call
+  /// that makes the second one. What was enqueued before it was turned on is not known.
   bool queue_order() const { return flag("queue-order"); }
   void set_queue_order(bool on) { set("queue-order", on); }
   /// Errors end with the native stack of their throw.

@@ -16,6 +16,7 @@ namespace kiln {
 namespace detail {
 constinit std::atomic<bool> source_tracebacks{false};
 constinit std::atomic<bool> device_sync_mode{false};
+constinit std::atomic<bool> queue_order{false};
 constinit std::atomic<bool> stack_trace_on_error{false};
 }  // namespace detail
 
@@ -34,7 +35,7 @@ constexpr Property kProperties[] = {
     {"nan-check", Type::flag, "false", "true"},
     {"uninitialized-read-check", Type::accelerator_flag, "false", ""},
     {"device-sync-mode", Type::flag, "false", "true"},
-    {"queue-order", Type::accelerator_flag, "false", ""},
+    {"queue-order", Type::flag, "false", ""},
     {"stack-trace-on-error", Type::flag, "false", "true"},
     {"stack-trace-on-crash", Type::flag, "false", "true"},
     {"source-tracebacks", Type::flag, "false", "true"},
@@ -101,6 +102,7 @@ void trim(std::string_view& text) {
 void follow(const DebugSettings& settings) {
   detail::source_tracebacks = settings.flag("source-tracebacks");
   detail::device_sync_mode = settings.flag("device-sync-mode");
+  detail::queue_order = settings.flag("queue-order");
   detail::stack_trace_on_error = settings.flag("stack-trace-on-error");
   trace_crashes(settings.flag("stack-trace-on-crash"));
 }

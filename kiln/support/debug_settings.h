@@ -14,6 +14,7 @@ namespace detail {
 // Settings of the process that hot paths ask for, kept up to date by `debug_settings`.
 extern std::atomic<bool> source_tracebacks;
 extern std::atomic<bool> device_sync_mode;
+extern std::atomic<bool> queue_order;
 extern std::atomic<bool> stack_trace_on_error;
 }  // namespace detail
 

@@ -49,7 +49,8 @@ void bind_engine_debug(nb::module_& m) {
   def_flag(cls, "device_sync_mode", &D::device_sync_mode, &D::set_device_sync_mode,
            "Every call that enqueues work waits for it.");
   def_flag(cls, "queue_order", &D::queue_order, &D::set_queue_order,
-           "Unordered uses of one buffer on two queues are errors; not on the CPU.");
+           "Unordered uses of one buffer on two queues are errors of the call that makes the "
+           "second one.");
   def_flag(cls, "stack_trace_on_error", &D::stack_trace_on_error, &D::set_stack_trace_on_error,
            "Native stack trace with every error.");
   def_flag(cls, "stack_trace_on_crash", &D::stack_trace_on_crash, &D::set_stack_trace_on_crash,

@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "driver_casters.h"
 #include "kiln/graph/location.h"
+#include "kiln/support/call_site.h"
 #include "kiln/support/warning.h"
 
 namespace kiln::python {
@@ -28,7 +29,8 @@ std::vector<graph::ir::SourceFrame> user_frames(bool full) {
   nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
   while (frame.is_valid() && !frame.is_none()) {
     const auto file = nb::cast<std::string>(frame.attr("f_code").attr("co_filename"));
-    if (!file.starts_with(package_folder())) {
+    // Without kiln.graph no Python code of the package stands between the user and the driver.
+    if (package_folder().empty() || !file.starts_with(package_folder())) {
       frames.push_back(source_frame(frame, file, full));
       if (!full) break;
     }
@@ -49,6 +51,13 @@ graph::ir::SourceLocation provide(bool full) {
   }
 }
 
+std::string call_site_in_python() {
+  nb::gil_scoped_acquire gil;  // calls that wait have released it
+  const graph::ir::SourceLocation frames = provide(/*full=*/false);
+  if (!frames) return {};
+  return frames->front().file + ":" + std::to_string(frames->front().line);
+}
+
 void warn_in_python(std::string_view text) {
   nb::gil_scoped_acquire gil;
   if (!gil) return;
@@ -62,6 +71,7 @@ void bind_graph_location(nb::module_& m) {
       "_set_package_folder", [](std::string folder) { package_folder() = std::move(folder); },
       nb::arg("folder"));
   graph::set_location_provider(&provide);
+  set_call_site_provider(&call_site_in_python);
   set_warning_handler(&warn_in_python);
 }
 

@@ -17,6 +17,7 @@
 #include "kiln/driver/device.h"
 #include "kiln/driver/event.h"
 #include "kiln/driver/queue.h"
+#include "kiln/support/debug_settings.h"
 
 namespace kiln::driver {
 namespace {
@@ -213,6 +214,18 @@ TEST(OrderModel, ProgramsOfSeveralThreads) {
     world.finish();
     if (HasFatalFailure()) return;
   }
+}
+
+TEST(OrderModel, TheCheckerOfOrderFindsNothingInThem) {
+  debug_settings().set("queue-order", "true");
+  for (int i = 0; i < programs() / 4; ++i) {
+    SCOPED_TRACE("program " + std::to_string(i));
+    World world(2'000'000 + static_cast<std::uint64_t>(i));
+    for (int step = 0; step < 40; ++step) world.step();
+    world.finish();
+    if (HasFatalFailure()) break;
+  }
+  debug_settings().reset();
 }
 
 }  // namespace

@@ -218,7 +218,6 @@ TEST(DebugConfig, ReadsSettings) {
   EXPECT_THAT(config.apply("nonsense,nan-check=maybe,stack-trace-on-error"),
               ElementsAre(HasSubstr("'nonsense'"), HasSubstr("'maybe'")));
   EXPECT_TRUE(config.stack_trace_on_error());
-  EXPECT_THROW(config.set_queue_order(true), NotImplementedError);
   EXPECT_THROW(config.set_uninitialized_read_check(true), NotImplementedError);
   config.reset();
   EXPECT_FALSE(config.nan_check());

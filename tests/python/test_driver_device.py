@@ -1,6 +1,8 @@
 import copy
 import gc
+import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -235,3 +237,31 @@ def test_copies_of_handles():
     for handle in (CPU(),):
         with pytest.raises(TypeError):
             copy.copy(handle)
+
+
+@pytest.mark.parametrize("imports", ["", "import kiln.graph"])
+def test_queue_order_names_the_lines(imports):
+    program = textwrap.dedent(f"""
+        {imports}
+        from kiln.driver import CPU, Buffer, DeviceQueue
+        from kiln.dtype import DType
+
+        first, second = DeviceQueue(CPU()), DeviceQueue(CPU())
+        buffer = Buffer(DType.float32, [4], first)
+        buffer._record_use(second)
+        try:
+            buffer.inplace_copy_from(Buffer.zeros([4], DType.float32))
+        except RuntimeError as error:
+            print(error)
+        first.wait_for(second)
+        buffer.inplace_copy_from(Buffer.zeros([4], DType.float32))
+        print(buffer[0].item())
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          env={**os.environ, "KILN_DEBUG": "queue-order"})
+    assert done.stderr == ""
+    error, value = done.stdout.splitlines()
+    assert error.startswith("Two uses of kiln.driver.Buffer(DType.float32, (4,), ")
+    assert re.search(r": a copy on \S+, called at <string>:10, writes it, and before that "
+                     r"Buffer\.record_use on \S+, called at <string>:8, writes it\. ", error)
+    assert value == "0.0"

@@ -388,7 +388,9 @@ class DebugConfig:
 
     @property
     def queue_order(self) -> bool:
-        """Unordered uses of one buffer on two queues are errors; not on the CPU."""
+        """
+        Unordered uses of one buffer on two queues are errors of the call that makes the second one.
+        """
 
     @queue_order.setter
     def queue_order(self, arg: bool, /) -> None: ...

@@ -1,0 +1,150 @@
+#include "kiln/driver/order_checker.h"
+
+#include <algorithm>
+
+#include "kiln/driver/storage.h"
+#include "kiln/support/call_site.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+// Vector clocks. The clock of a queue tells for every timeline up to which number its work is over
+// before the work that the queue gets next. A wait joins the clock of the point that is waited for.
+// The host has one clock for all threads, since threads order each other in ways that kiln does not
+// see: a missing order between threads is not found, but nothing that is in order is reported.
+
+namespace kiln::driver::order_checker {
+namespace {
+
+using Clock = std::map<const Timeline*, std::uint64_t>;
+
+struct Queue {
+  Ref<Timeline> timeline;  // so that no other timeline gets its address
+  /// The clock of work from this number on; rising.
+  std::vector<std::pair<std::uint64_t, Clock>> clocks;
+};
+
+struct Use {
+  const Timeline* timeline;
+  std::uint64_t value;
+  bool write;
+  std::string what;  // "Buffer.memset on cpu[0]:queue@0x1, called at a.py:3, writes"
+};
+
+struct State {
+  std::mutex mutex;
+  std::map<const Timeline*, Queue> queues;
+  Clock host;
+  std::map<const Storage*, std::vector<Use>> uses;
+};
+State& state() {
+  static auto* instance = new State;  // leaked: queues outlive static destructors
+  return *instance;
+}
+
+// Clocks of a queue that are kept. A wait for an older place counts as one for the oldest kept.
+constexpr std::size_t kClocks = 1024;
+
+void join(Clock& clock, const Clock& other) {
+  for (const auto& [timeline, value] : other) {
+    std::uint64_t& known = clock[timeline];
+    known = std::max(known, value);
+  }
+}
+
+/// What is over once `point` is reached.
+Clock clock_at(const Point& point) {
+  const auto found = state().queues.find(point.timeline.get());
+  Clock clock;
+  if (found != state().queues.end() && !found->second.clocks.empty()) {
+    const auto& clocks = found->second.clocks;
+    auto after = std::upper_bound(
+        clocks.begin(), clocks.end(), point.value,
+        [](std::uint64_t value, const auto& entry) { return value < entry.first; });
+    const bool dropped = clocks.size() == kClocks;
+    if (after != clocks.begin())
+      clock = std::prev(after)->second;
+    else if (dropped)
+      clock = after->second;
+  }
+  std::uint64_t& own = clock[point.timeline.get()];
+  own = std::max(own, point.value);
+  return clock;
+}
+
+bool knows(const Clock& clock, const Use& use) {
+  const auto found = clock.find(use.timeline);
+  return found != clock.end() && found->second >= use.value;
+}
+
+bool ordered(const Use& earlier, const Timeline& timeline) {
+  if (earlier.timeline == &timeline || knows(state().host, earlier)) return true;
+  const auto queue = state().queues.find(&timeline);
+  return queue != state().queues.end() && !queue->second.clocks.empty() &&
+         knows(queue->second.clocks.back().second, earlier);
+}
+
+void see(const Point& point) {
+  if (point.timeline) join(state().host, clock_at(point));
+}
+
+}  // namespace
+
+constinit std::atomic<bool> has_uses{false};
+
+void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool write,
+         const char* operation) {
+  const Timeline& timeline = queue.timeline();
+  Use fresh{&timeline, value, write,
+            format("{} on {}, called at {}, {}", operation, queue.to_string(), call_site(),
+                   write ? "writes" : "reads")};
+  const std::lock_guard lock(state().mutex);
+  state().queues.try_emplace(&timeline, Queue{Ref<Timeline>::share(&queue.timeline()), {}});
+  has_uses.store(true, std::memory_order_relaxed);
+  std::vector<Use>& uses = state().uses[buffer.storage()];
+  for (const Use& earlier : uses)
+    if ((write || earlier.write) && !ordered(earlier, timeline))
+      throw RuntimeError(
+          format("Two uses of {} have no order between them: {} it, and before that {} it. Let the "
+                 "later queue wait for the other one (`wait_for` with the queue or an event), or "
+                 "synchronize in between.",
+                 buffer.repr(), fresh.what, earlier.what));
+  // A write comes after all others, a read after those of its own queue.
+  std::erase_if(uses, [&](const Use& earlier) {
+    return write || (!earlier.write && earlier.timeline == &timeline);
+  });
+  uses.push_back(std::move(fresh));
+}
+
+void wait(QueueBackend& queue, const Point& point) {
+  if (!point.timeline || point.timeline.get() == &queue.timeline()) return;
+  const std::lock_guard lock(state().mutex);
+  Queue& known =
+      state()
+          .queues.try_emplace(&queue.timeline(), Queue{Ref<Timeline>::share(&queue.timeline()), {}})
+          .first->second;
+  Clock clock = known.clocks.empty() ? Clock() : known.clocks.back().second;
+  join(clock, clock_at(point));
+  known.clocks.emplace_back(queue.submitted() + 1, std::move(clock));
+  if (known.clocks.size() > kClocks) known.clocks.erase(known.clocks.begin());
+}
+
+void host_saw(const Point& point) {
+  const std::lock_guard lock(state().mutex);
+  see(point);
+}
+
+void host_access(const Storage& storage, bool write) {
+  const std::lock_guard lock(state().mutex);
+  see({Ref<Timeline>::share(&storage.queue().timeline()), storage.queue().last_user_function()});
+  const auto found = state().uses.find(&storage);
+  if (found == state().uses.end()) return;
+  for (const Use& use : found->second)
+    if (write || use.write) see({state().queues.at(use.timeline).timeline, use.value});
+}
+
+void forget(const Storage& storage) noexcept {
+  const std::lock_guard lock(state().mutex);
+  state().uses.erase(&storage);
+}
+
+}  // namespace kiln::driver::order_checker
