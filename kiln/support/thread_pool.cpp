@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "kiln/support/error.h"
+#include "kiln/support/pause.h"
 #include "kiln/support/process.h"
 
 // A loop is published by one store to `state_`. Threads that spin see it within a cache miss and
@@ -39,14 +40,6 @@ constexpr auto kSpinAfter = std::chrono::microseconds(10);
 constexpr std::int64_t kChunksPerThread = 4;
 
 thread_local constinit bool inside_loop __attribute__((tls_model("initial-exec"))) = false;
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected) {
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);

@@ -2,20 +2,15 @@
 
 #include <chrono>
 
+#include "kiln/support/pause.h"
+
 namespace kiln {
 namespace {
 
 constexpr std::size_t kKeptFailures = 1024;
-/// A wait first looks this often, since much work is over within a microsecond or two.
-constexpr int kSpins = 200;
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
+/// A wait first looks this often, some 20 µs: much work is over by then, and a thread that sleeps
+/// takes as long to wake.
+constexpr int kSpins = 2000;
 
 }  // namespace
 
@@ -77,10 +72,7 @@ void Timeline::advance(std::uint64_t value) {
 }
 
 void Timeline::wait(std::uint64_t value) const {
-  for (int i = 0; i < kSpins; ++i) {
-    if (reached(value)) return;
-    pause();
-  }
+  if (spin_until(kSpins, [&] { return reached(value); })) return;
   std::unique_lock lock(mutex_);
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   changed_.wait(lock, [&] { return completed_.load(std::memory_order_seq_cst) >= value; });

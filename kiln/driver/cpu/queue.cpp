@@ -9,6 +9,7 @@
 #include "kiln/support/debug_settings.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
+#include "kiln/support/pause.h"
 #include "kiln/support/process.h"
 #include "kiln/support/trace.h"
 
@@ -33,6 +34,10 @@ Registry& registry() {
 }
 
 std::atomic<bool> process_ends = false;
+
+/// How often an idle worker looks for work before it sleeps: some 10 µs, longer than a caller takes
+/// between two calls, so that a chain of small works pays for no wake-up.
+constexpr int kSpins = 500;
 
 const char* name_of(Work::Kind kind) {
   switch (kind) {
@@ -106,6 +111,12 @@ void CpuQueue::start_worker() {
 void CpuQueue::run_worker() noexcept {
   std::unique_lock lock(mutex_);
   for (;;) {
+    if (items_.empty() && !closed_) {
+      const std::uint64_t last = submitted_.load(std::memory_order_relaxed);
+      lock.unlock();
+      spin_until(kSpins, [&] { return submitted_.load(std::memory_order_acquire) != last; });
+      lock.lock();
+    }
     work_added_.wait(lock, [&] { return !items_.empty() || closed_; });
     if (items_.empty()) break;
     Item item = std::move(items_.front());
