@@ -97,6 +97,7 @@ void Builder::build_while(const ir::Op& op) {
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     if (!is_tensor(op.operand(i))) continue;
     int id = new_tensor(Tensor::Storage::temporary, op.operand(i)->type.tensor());
+    tensor(id).many_writers = true;
     store_value(op.operand(i), id, &op);
     carried.push_back(id);
   }

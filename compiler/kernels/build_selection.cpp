@@ -6,6 +6,7 @@
 namespace kiln::compiler {
 
 void Builder::build_scatter(const ir::Op& op, int id) {
+  tensor(id).many_writers = true;
   store_value(op.operand(0), id);
   auto kernel = new_kernel(Kernel::Kind::loops);
   note(op);

@@ -70,41 +70,52 @@ Position Builder::add_axes(Kernel& kernel, const graph::Shape& shape) {
   return position;
 }
 
-bool Builder::depends_on_weights_alone(const Kernel& kernel) {
-  bool alone = true, any = false;
-  std::unordered_map<const Expr*, bool> seen;
-  auto visit = [&](const Expr* e) {
-    if (e->kind != Expr::Kind::load) return;
-    any = true;
-    alone = alone && is_constant(e->tensor);
-  };
-  for (const Store& store : kernel.stores) walk(store.value, seen, visit);
-  if (kernel.score) walk(kernel.score, seen, visit);
-  if (!kernel.operands.empty()) {
-    any = true;
-    for (const MatrixOperand& operand : kernel.operands)
-      alone = alone && is_constant(operand.tensor);
-  }
-  for (int axis : kernel.axes) alone = alone && kernel.arena->extent(axis).is_static();
+bool Builder::may_run_once(const std::vector<std::unique_ptr<Kernel>>& kernels) {
   // A region decides at run time whether it runs at all.
-  return alone && any && steps_ == &program_.run;
+  bool alone = steps_ == &program_.run, any = false;
+  for (const auto& kernel : kernels) {
+    std::unordered_map<const Expr*, bool> seen;
+    auto visit = [&](const Expr* e) {
+      if (e->kind != Expr::Kind::load) return;
+      any = true;
+      alone = alone && is_constant(e->tensor);
+    };
+    if (kernel->score) walk(kernel->score, seen, visit);
+    for (const MatrixOperand& operand : kernel->operands) {
+      any = true;
+      alone = alone && is_constant(operand.tensor);
+    }
+    for (int axis : kernel->axes) alone = alone && kernel->arena->extent(axis).is_static();
+    for (const Store& store : kernel->stores) {
+      walk(store.value, seen, visit);
+      const Tensor& to = tensor(store.tensor);
+      alone = alone && to.storage == Tensor::Storage::temporary && !to.many_writers;
+    }
+  }
+  return alone && any;
 }
 
 void Builder::emit(std::unique_ptr<Kernel> kernel) {
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  kernels.push_back(std::move(kernel));
+  emit_together(std::move(kernels));
+}
+
+void Builder::emit_together(std::vector<std::unique_ptr<Kernel>> kernels) {
   kernel_ = nullptr;
-  bool once = depends_on_weights_alone(*kernel);
-  for (const Store& store : kernel->stores)
-    once = once && (tensor(store.tensor).storage == Tensor::Storage::temporary ||
-                    tensor(store.tensor).storage == Tensor::Storage::prepared);
-  if (once)
-    for (const Store& store : kernel->stores) {
-      if (tensor(store.tensor).storage == Tensor::Storage::prepared) continue;
-      tensor(store.tensor).storage = Tensor::Storage::prepared;
-      tensor(store.tensor).number = program_.prepared_slots++;
-    }
-  Step step;
-  step.kernel = std::move(kernel);
-  (once ? program_.init : *steps_).push_back(std::move(step));
+  const bool once = may_run_once(kernels);
+  for (auto& kernel : kernels) {
+    if (once)
+      for (const Store& store : kernel->stores) {
+        Tensor& to = tensor(store.tensor);
+        if (to.storage == Tensor::Storage::prepared) continue;
+        to.storage = Tensor::Storage::prepared;
+        to.number = program_.prepared_slots++;
+      }
+    Step step;
+    step.kernel = std::move(kernel);
+    (once ? program_.init : *steps_).push_back(std::move(step));
+  }
 }
 
 void Builder::store_value(const ir::Value* value, int id, const ir::Op* by) {
@@ -159,6 +170,7 @@ void Builder::build_op(const ir::Op& op) {
       return;
     case OpKind::buffer_create:
       tensor_of_[op.result()] = new_tensor(Tensor::Storage::temporary, op.result()->type.shaped());
+      tensor(tensor_of_[op.result()]).many_writers = true;
       return;
     case OpKind::buffer_store_slice:
       build_store_slice(op);
@@ -286,6 +298,7 @@ void Builder::build_reduction(const ir::Op& op, const ir::Value* value, int id) 
 void Builder::build_concat(const ir::Op& op, const ir::Value* value, int id) {
   auto axis = static_cast<std::size_t>(op.attribute<std::int64_t>("axis"));
   Dim offset = 0;
+  std::vector<std::unique_ptr<Kernel>> parts;
   for (const ir::Value* operand : op.operands) {
     auto kernel = new_kernel(Kernel::Kind::loops);
     note(op);
@@ -294,9 +307,10 @@ void Builder::build_concat(const ir::Op& op, const ir::Value* value, int id) {
     const Expr* element = at(arena, operand, position);
     position[axis] = arena.add(position[axis], Index(offset));
     kernel->stores.push_back({id, linear(arena, id, position), element});
-    emit(std::move(kernel));
+    parts.push_back(std::move(kernel));
     offset = offset + operand->type.tensor().shape[axis];
   }
+  emit_together(std::move(parts));
 }
 
 void Builder::build_pad(const ir::Op& op, const ir::Value* value, int id) {
@@ -312,7 +326,8 @@ void Builder::build_pad(const ir::Op& op, const ir::Value* value, int id) {
                          : dtype.is_float()     ? fill->arena->constant(dtype, 0)
                                                 : fill->arena->integer(dtype, 0);
     fill->stores.push_back({id, linear(*fill->arena, id, everywhere), filler});
-    emit(std::move(fill));
+    std::vector<std::unique_ptr<Kernel>> parts;
+    parts.push_back(std::move(fill));
     auto kernel = new_kernel(Kernel::Kind::loops);
     note(op);
     Arena& arena = *kernel->arena;
@@ -321,7 +336,8 @@ void Builder::build_pad(const ir::Op& op, const ir::Value* value, int id) {
     for (std::size_t i = 0; i < position.size(); ++i)
       position[i] = arena.add(position[i], Index(Dim(paddings[2 * i])));
     kernel->stores.push_back({id, linear(arena, id, position), element});
-    emit(std::move(kernel));
+    parts.push_back(std::move(kernel));
+    emit_together(std::move(parts));
     return;
   }
   auto kernel = new_kernel(Kernel::Kind::loops);

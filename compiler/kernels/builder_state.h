@@ -84,9 +84,12 @@ class Builder {
   std::unique_ptr<Kernel> new_kernel(Kernel::Kind kind);
   /// Axes for every dim of `shape`, appended to the kernel, and the position they stand for.
   static Position add_axes(Kernel& kernel, const graph::Shape& shape);
-  /// Whether a kernel reads nothing but weights and constants, so that it can run once.
-  bool depends_on_weights_alone(const Kernel& kernel);
+  /// Whether kernels read nothing but weights and constants and make values of their own, so that
+  /// they can run once.
+  bool may_run_once(const std::vector<std::unique_ptr<Kernel>>& kernels);
   void emit(std::unique_ptr<Kernel> kernel);
+  /// Kernels that fill one tensor together: all of them run once, or none.
+  void emit_together(std::vector<std::unique_ptr<Kernel>> kernels);
   /// A kernel that stores `value` (computed by its op, or read where it lies) in tensor `id`; `by`
   /// is the op that wants it there when that is not the one that makes the value.
   void store_value(const ir::Value* value, int id, const ir::Op* by = nullptr);

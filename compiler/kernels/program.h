@@ -28,6 +28,8 @@ struct Tensor {
   std::optional<Dim> elements;
   /// A temporary whose size depends on data: it is allocated when it is first written.
   bool sized_by_data = false;
+  /// Several kernels store to it one after the other, so it is made anew in each call.
+  bool many_writers = false;
   /// The op that makes it, for failures; null for inputs.
   const graph::ir::Op* origin = nullptr;
 
