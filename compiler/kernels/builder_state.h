@@ -41,6 +41,8 @@ class Builder {
   void find_users(const ir::Block& block);
   void find_roots(const ir::Block& body);
   void decide(const ir::Value* value);
+  /// Stores a value behind which a long chain is computed without storing any.
+  void limit_chain(const ir::Value* value);
   /// How many kernels read an operand of `user`.
   int reads_through(const ir::Op& user);
   /// The value whose memory a chain of views shows.
@@ -184,6 +186,7 @@ class Builder {
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Value*, int> reads_;
   std::set<const ir::Value*> roots_;
+  std::unordered_map<const ir::Value*, int> chains_;  // values behind one up to the next root
   std::unordered_map<const ir::Value*, int> tensor_of_;
   std::unordered_map<const ir::Value*, int> packed_;
 };

@@ -11,6 +11,10 @@ namespace kiln::compiler {
 
 namespace {
 
+// Ops of one kernel. More gain nothing, and code for them takes more than its share of time to
+// make.
+constexpr std::size_t kMostOps = 128;
+
 bool has_reduction(const Kernel& kernel) {
   bool found = false;
   std::unordered_map<const Expr*, bool> seen;
@@ -133,7 +137,7 @@ class Merger {
   bool try_merge(std::size_t i, std::size_t j) {
     const Kernel& a = *steps_[i].kernel;
     const Kernel& c = *steps_[j].kernel;
-    if (path_between(i, j)) return false;
+    if (a.ops.size() + c.ops.size() > kMostOps || path_between(i, j)) return false;
     moving_ = dependents(i, j);
     // Only kernels change places: what reads or defines extents stays before those who need them.
     for (std::size_t k : moving_)

@@ -15,6 +15,12 @@
 
 namespace kiln::compiler {
 
+// Values that are computed where they are read, one from the other. Longer chains gain nothing, and
+// code for them takes more than its share of time to make.
+constexpr int kLongestChain = 64;
+// A single element is computed again where it is read, up to so many times.
+constexpr int kManyReads = 16;
+
 void Builder::find_users(const ir::Block& block) {
   for (const auto& op : block.ops) {
     for (const ir::Value* operand : op->operands) {
@@ -45,11 +51,24 @@ void Builder::decide(const ir::Value* value) {
   for (const ir::Op* user : users_[value]) reads += reads_through(*user);
   reads_[value] = reads;
   if (reads == 0 && users_[value].empty()) return;
-  if (is_leaf(kind) || is_view(kind)) return;
-  if (value->producer->has_attribute(kInsideAttention)) return;
+  if (is_leaf(kind) || value->producer->has_attribute(kInsideAttention)) return;
+  if (is_view(kind)) return limit_chain(value);
   if (nan_check_ && value->type.tensor().dtype.is_float()) roots_.insert(value);
   bool one_element = value->type.tensor().shape.num_elements() == Dim(1);
-  if (is_anchor(kind) || (reads > 1 && !one_element)) roots_.insert(value);
+  if (is_anchor(kind) || reads > (one_element ? kManyReads : 1)) roots_.insert(value);
+  limit_chain(value);
+}
+
+void Builder::limit_chain(const ir::Value* value) {
+  if (roots_.count(value)) return;
+  int& chain = chains_[value];
+  for (const ir::Op* user : users_[value])
+    if (user->regions.empty() && !user->results.empty())
+      if (auto it = chains_.find(user->result()); it != chains_.end())
+        chain = std::max(chain, it->second + 1);
+  if (chain < kLongestChain) return;
+  roots_.insert(value);
+  chains_.erase(value);
 }
 
 int Builder::reads_through(const ir::Op& user) {

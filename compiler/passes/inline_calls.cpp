@@ -64,6 +64,8 @@ class Inliner {
   }
 
  private:
+  static constexpr std::size_t kDeepestCall = 512;
+
   /// What a callee's values are in the caller.
   struct Frame {
     std::unordered_map<const ir::Value*, ir::Value*> values;
@@ -83,11 +85,17 @@ class Inliner {
     const auto& name = call.attribute<std::string>("callee");
     const ir::Graph* callee = graph_.module->find(name);
     KILN_CHECK(callee, "a call names a graph that is not in the module: " + name);
-    if (++depth_ > 64)
+    if (std::find(callees_.begin(), callees_.end(), callee) != callees_.end())
       throw RuntimeError(
           format("Failed to compile the model. Subgraph '{}' calls itself; calls "
                  "cannot be recursive.",
                  name));
+    if (callees_.size() >= kDeepestCall)
+      throw RuntimeError(
+          format("Failed to compile the model. Subgraph '{}' is called {} calls deep; at most {} "
+                 "may lie in one another.",
+                 name, callees_.size() + 1, kDeepestCall));
+    callees_.push_back(callee);
     const ir::Op* output = callee->terminator();
     if (output == nullptr)
       throw RuntimeError(
@@ -112,7 +120,7 @@ class Inliner {
     copy_block(*callee->body, block, frame);
     for (std::size_t i = 0; i < call.results.size() && i < output->operands.size(); ++i)
       renamed_[call.result(i)] = frame.values.at(output->operands[i]);
-    --depth_;
+    callees_.pop_back();
   }
 
   /// Says what each symbol of a callee is in the caller, the inputs' symbols being bound already.
@@ -251,7 +259,7 @@ class Inliner {
   ir::Graph& graph_;
   std::unordered_map<const ir::Value*, ir::Value*> renamed_;
   std::vector<std::unique_ptr<ir::Op>> kept_;
-  int depth_ = 0;
+  std::vector<const ir::Graph*> callees_;  // the calls around the present one
   int calls_ = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "kiln/engine/background.h"
 #include "kiln/support/format.h"
 
 namespace kiln::engine {
@@ -45,6 +46,8 @@ runtime::Compiler& open() {
         format("'{}' is not the compiler of this kiln: it does not speak version {} of "
                "the compiler interface. Install both from one build.",
                path, runtime::kCompilerInterfaceVersion));
+  // The statics of LLVM go before what was registered before it was loaded.
+  end_background_at_exit();
   return *compiler;
 }
 

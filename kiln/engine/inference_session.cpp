@@ -1,12 +1,11 @@
 #include "kiln/engine/inference_session.h"
 
-#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "kiln/driver/virtual_device.h"
+#include "kiln/engine/background.h"
 #include "kiln/engine/compile.h"
 #include "kiln/engine/mef_store.h"
 #include "kiln/engine/model_state.h"
@@ -15,39 +14,6 @@
 
 namespace kiln::engine {
 namespace {
-
-/// Compiles on threads of their own. The process waits for them at exit: they use the compiler,
-/// whose library must not be unloaded under them.
-class Background {
- public:
-  ~Background() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return running_ == 0; });
-  }
-  void run(std::function<void()> work) {
-    {
-      const std::lock_guard lock(mutex_);
-      ++running_;
-    }
-    std::thread([this, work = std::move(work)]() mutable {
-      work();
-      work = nullptr;  // what it holds goes before the process may end
-      const std::lock_guard lock(mutex_);
-      --running_;
-      changed_.notify_all();
-    }).detach();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int running_ = 0;
-};
-
-Background& background() {
-  static Background threads;
-  return threads;
-}
 
 /// KILN_NUM_THREADS, else what the machine leaves to this process.
 int default_num_threads() {
@@ -163,7 +129,7 @@ namespace {
 /// What `make` returns, once it has run on a thread of its own.
 CompiledModel in_background(std::function<std::shared_ptr<const runtime::Artifact>()> make) {
   const AsyncValue<CompiledArtifact> pending;
-  background().run([pending, make = std::move(make)] {
+  run_in_background([pending, make = std::move(make)] {
     try {
       pending.set_result(CompiledArtifact(make()));
     } catch (...) {
@@ -182,7 +148,9 @@ CompiledModel InferenceSession::compile_async(const graph::ir::Module& module,
   return in_background(
       [copy = std::move(copy), state = state_.checked(), progress = settings.progress] {
         const std::lock_guard lock(state->compiling);
-        return compile_module(*copy, state->threads, progress);
+        return compile_module(*copy, state->threads, [&](const runtime::CompileProgress& at) {
+          return !background_ends() && (!progress || progress(at));
+        });
       });
 }
 

@@ -53,6 +53,18 @@ LocationScope::~LocationScope() {
   active.made = nullptr;
 }
 
+UserCodeScope::UserCodeScope()
+    : set_(active.set), location_(active.location), made_(std::move(active.made)) {
+  active.set = false;
+  active.made = nullptr;
+}
+
+UserCodeScope::~UserCodeScope() {
+  active.set = set_;
+  active.location = location_;
+  active.made = std::move(made_);
+}
+
 ir::SourceLocation current_location() {
   if (active.made) return active.made;
   ir::SourceLocation location;

@@ -35,6 +35,21 @@ class LocationScope {
   bool outermost_;
 };
 
+/// While it lives, scopes around it do not count: code of the user's runs that an op calls, and
+/// its ops have lines of their own.
+class UserCodeScope {
+ public:
+  UserCodeScope();
+  ~UserCodeScope();
+  UserCodeScope(const UserCodeScope&) = delete;
+  UserCodeScope& operator=(const UserCodeScope&) = delete;
+
+ private:
+  bool set_;
+  Location location_;
+  ir::SourceLocation made_;
+};
+
 /// The location for an op that is added now; null outside of any scope and provider.
 ir::SourceLocation current_location();
 

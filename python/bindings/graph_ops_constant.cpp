@@ -13,10 +13,13 @@ namespace {
 namespace ops = graph::ops;
 using graph::TensorValue;
 
-ops::Literal to_literal(nb::handle object) {
+ops::Literal to_literal(nb::handle object, int depth = 0) {
   if (!PyList_Check(object.ptr()) && !PyTuple_Check(object.ptr())) return to_scalar(object);
+  if (depth == graph::kMaxRank)
+    throw ValueError("A tensor has at most " + std::to_string(graph::kMaxRank) +
+                     " axes, but the lists of these values lie deeper in one another.");
   std::vector<ops::Literal> items;
-  for (nb::handle item : nb::iter(object)) items.push_back(to_literal(item));
+  for (nb::handle item : nb::iter(object)) items.push_back(to_literal(item, depth + 1));
   return ops::Literal(std::move(items));
 }
 

@@ -7,6 +7,9 @@
 #include <chrono>
 #include <thread>
 
+#include "kiln/engine/background.h"
+#include "kiln/support/warning.h"
+
 namespace kiln::python {
 namespace {
 
@@ -36,7 +39,9 @@ void call(PyObject* function) {
 
 void end_of_interpreter() {
   interpreter_ends = true;
+  set_warning_handler(nullptr);  // warnings that come later go to standard error
   nb::gil_scoped_release release;
+  engine::end_background();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (running.load() > 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

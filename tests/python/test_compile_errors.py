@@ -95,3 +95,32 @@ def test_a_traceback_is_shown_at_run_time_too():
         Graph.debug.source_tracebacks = False
     with pytest.raises(ValueError, match="Source Traceback:\n"):
         InferenceSession().load(graph).execute(np.ones(16, np.float32))
+
+
+def fails_in_a_region(x, index):
+    first = x + 1
+    second = first * 2
+    return [second[index]]  # fails when it runs
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_ops_of_regions_have_lines_of_their_own(side):
+    def build(x, index):
+        regions = [lambda: [x[0]], lambda: [x[0]]]
+        regions[side] = lambda: fails_in_a_region(x, index)
+        return ops.cond(index == 7 if side == 0 else index != 7, [tensor_type("float32", [])], *regions)
+
+    graph = Graph("regions", build, [tensor_type("float32", ["n"]), tensor_type("int64", [])])
+    with pytest.raises(ValueError, match="Index 7 out of range") as caught:
+        InferenceSession().load(graph).execute(np.zeros(3, np.float32), np.array(7))
+    assert line_of(fails_in_a_region, "fails when it runs") in str(caught.value)
+
+
+def test_ops_of_loops_have_lines_of_their_own():
+    def build(x, index):
+        return ops.while_loop([x[0]], lambda v: v < 10, lambda v: [v + fails_in_a_region(x, index)[0]])[0]
+
+    graph = Graph("loops", build, [tensor_type("float32", ["n"]), tensor_type("int64", [])])
+    with pytest.raises(ValueError, match="Index 7 out of range") as caught:
+        InferenceSession().load(graph).execute(np.zeros(3, np.float32), np.array(7))
+    assert line_of(fails_in_a_region, "fails when it runs") in str(caught.value)

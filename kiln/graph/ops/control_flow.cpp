@@ -1,6 +1,7 @@
 #include "kiln/graph/ops/control_flow.h"
 
 #include "kiln/graph/current_graph.h"
+#include "kiln/graph/location.h"
 #include "kiln/graph/op_info.h"
 #include "kiln/graph/promotion.h"
 #include "kiln/graph/symbols.h"
@@ -93,8 +94,12 @@ void record(d::GraphState& graph, Region& region, const RegionFunction& function
             const std::vector<Value>& arguments) {
   const Chains before = graph.chains;
   BlockScope scope(graph, region.block.get());
-  for (const Value& value : function(arguments))
-    region.results.push_back(d::operand_of(graph, value));
+  std::vector<Value> values;
+  {
+    const UserCodeScope user_code;
+    values = function(arguments);
+  }
+  for (const Value& value : values) region.results.push_back(d::operand_of(graph, value));
   fold_new_chains(graph, before);
   region.chains = graph.chains;
 }

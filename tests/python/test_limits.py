@@ -1,0 +1,76 @@
+"""Graphs that are long, deep or nested: compiled in reasonable time, or refused with a sentence."""
+
+import numpy as np
+import pytest
+from running import assert_equal, compiled, execute, session, tensor_type
+
+from kiln.dtype import DType
+from kiln.graph import DeviceRef, Graph, TensorType, ops
+
+CPU = DeviceRef.CPU()
+F32 = DType.float32
+
+
+def repeated(count, step):
+    def build(x):
+        for _ in range(count):
+            x = step(x)
+        return x
+
+    return build
+
+
+@pytest.mark.compiler
+def test_a_chain_of_many_ops():
+    model = compiled(repeated(20_000, lambda x: x + 1), [tensor_type("float64", ["n"])])
+    assert_equal(execute(model, [np.arange(3.0)])[0], np.arange(3.0) + 20_000)
+    model = compiled(repeated(20_001, lambda x: ops.permute(x, [1, 0])), [tensor_type("float64", ["n", "m"])])
+    x = np.arange(6.0).reshape(2, 3)
+    assert_equal(execute(model, [x])[0], x.T)
+
+
+@pytest.mark.compiler
+def test_a_chain_of_values_that_are_read_twice():
+    model = compiled(repeated(100, lambda x: x - x * 0.5), [tensor_type("float64", ["n"]), ])
+    assert_equal(execute(model, [np.array([1.0, -3.0])])[0], np.array([1.0, -3.0]) * 0.5**100)
+    model = compiled(repeated(100, lambda x: x - x * 0.5), [tensor_type("float64", [])])
+    assert execute(model, [np.array(1.0)])[0] == 0.5**100
+
+
+@pytest.mark.compiler
+def test_a_chain_of_rows():
+    model = compiled(repeated(60, lambda x: ops.softmax(x, axis=1)), [tensor_type("float64", [4, 4])])
+    x = np.arange(16.0).reshape(4, 4)
+    expected = x
+    for _ in range(60):
+        e = np.exp(expected - expected.max(1, keepdims=True))
+        expected = e / e.sum(1, keepdims=True)
+    np.testing.assert_allclose(execute(model, [x])[0], expected, rtol=1e-12)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("depth", [70, 400])
+def test_subgraphs_in_one_another(depth):
+    with Graph("main", input_types=[TensorType(F32, ["n"], CPU)]) as graph:
+        inner = None
+        for level in range(depth):
+            sub = graph.add_subgraph(f"s{level}", input_types=[TensorType(F32, ["n"], CPU)])
+            with sub:
+                x = sub.inputs[0].tensor + 1
+                sub.output(x if inner is None else ops.call(inner, x)[0])
+            inner = sub
+        graph.output(ops.call(inner, graph.inputs[0])[0])
+    assert_equal(session().load(graph)(np.zeros(2, np.float32))[0].to_numpy(), np.full(2, depth, np.float32))
+
+
+@pytest.mark.graph
+def test_lists_that_hold_themselves():
+    twice = []
+    twice += [twice, twice]
+    deep = 1.0
+    for _ in range(100_000):
+        deep = [deep]
+    with Graph("case"):
+        for value in (twice, deep):
+            with pytest.raises(ValueError, match="at most 8 axes"):
+                ops.constant(value, F32, CPU)
