@@ -84,12 +84,13 @@ llvm::Value* Lowering::tanh(llvm::Value* x, bool precise) {
     llvm::Value* t = quick_min(number(x, 9.1), abs(x));
     Exponential e = exp_parts(b.CreateFMul(t, number(x, 2)));
     llvm::Value* d = fma(power_of_two(e), e.mantissa, number(x, 1));
-    llvm::Value* large = copysign(b.CreateFSub(number(x, 1), b.CreateFDiv(number(x, 2), d)), x);
+    llvm::Value* large = b.CreateFSub(number(x, 1), b.CreateFDiv(number(x, 2), d));
     llvm::Value* s = b.CreateFMul(x, x);
     llvm::Value* p = polynomial(s, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2,
                                     1.33314422036e-1, -3.33332819422e-1});
     llvm::Value* small = fma(b.CreateFMul(p, s), x, x);
-    return b.CreateSelect(b.CreateFCmpOGT(t, number(x, 0.625)), large, small);
+    // The sign of −0 is lost in the sum, too.
+    return copysign(b.CreateSelect(b.CreateFCmpOGT(t, number(x, 0.625)), large, small), x);
   }
   if (!is_double(x)) {
     llvm::Value* t = quick_min(number(x, 9.01), quick_max(number(x, -9.01), x));
@@ -141,7 +142,7 @@ llvm::Value* Lowering::gelu(llvm::Value* x, std::string_view approximate, bool p
                         : approximate == "quick" ? gelu_quick(x, precise)
                                                  : gelu_erf(x, precise);
   // The formulas multiply −inf by zero.
-  return fma(quick_min(x, number(x, 0)), number(x, 0), result);
+  return fma(quick_min(number(x, 0), x), number(x, 0), result);
 }
 
 llvm::Value* Lowering::gelu_quick(llvm::Value* x, bool precise) {
@@ -232,7 +233,7 @@ llvm::Value* Lowering::gelu_erf(llvm::Value* x, bool precise) {
   llvm::Value* halved = b.CreateFMul(x, number(x, 0.5));
   llvm::Value* near =
       fma(halved, small_erf(b.CreateFMul(x, number(x, 0.70710678118654752440))), halved);
-  return b.CreateSelect(b.CreateFCmpOLT(t, number(x, 0.5)), near, result);
+  return copysign(b.CreateSelect(b.CreateFCmpOLT(t, number(x, 0.5)), near, result), x);
 }
 
 // a·c − product exactly, where product is the rounded a·c.

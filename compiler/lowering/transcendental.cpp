@@ -173,6 +173,7 @@ llvm::Value* Lowering::log1p(llvm::Value* x) {
   llvm::Value* result = log_double(l, correction);
   result = b.CreateSelect(b.CreateFCmpOEQ(x, number(x, kInfinity)), x, result);
   result = b.CreateSelect(b.CreateFCmpOEQ(x, number(x, -1)), number(x, -kInfinity), result);
+  result = copysign(result, x);  // −0 stays what it is
   return b.CreateSelect(b.CreateFCmpOGE(x, number(x, -1)), result, not_a_number(x));
 }
 

@@ -287,6 +287,9 @@ void InferenceSession::set_debug_print_options(PrintStyle style, int precision,
   const bool binary = style == PrintStyle::BINARY || style == PrintStyle::BINARY_MAX_CHECKPOINT;
   if (binary && output_directory.empty())
     throw ValueError("Debug print output directory cannot be empty.");
+  if (precision < 0)
+    throw ValueError(
+        format("The precision of printed numbers must not be negative, but it is {}.", precision));
   state_->print->set({.style = style, .precision = precision, .directory = output_directory});
 }
 

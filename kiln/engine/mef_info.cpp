@@ -45,8 +45,9 @@ ModelMetadata metadata_of(const runtime::GraphSignature& graph) {
           .output_metadata = specs_of(graph.outputs)};
 }
 
-MefInfo query_mef(const std::string& path) {
-  const runtime::HeaderReport report = runtime::read_header(path);
+namespace {
+
+MefInfo info_of(const runtime::HeaderReport& report, const std::string& path) {
   MefInfo info{.readable = report.readable, .reasons = report.reasons};
   if (report.header) {
     describe(info, *report.header);
@@ -55,6 +56,14 @@ MefInfo query_mef(const std::string& path) {
   }
   info.compatible = info.reasons.empty();
   return info;
+}
+
+}  // namespace
+
+MefInfo query_mef(const std::string& path) { return info_of(runtime::read_header(path), path); }
+
+MefInfo query_mef(std::span<const std::byte> bytes, const std::string& name) {
+  return info_of(runtime::read_header(bytes, name), name);
 }
 
 MefInfo query_mef(const runtime::Artifact& artifact) {

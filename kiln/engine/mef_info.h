@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,8 @@ struct MefInfo {
 
 /// Reads magic and header of the file at `path`, nothing else. A missing file: RuntimeError.
 MefInfo query_mef(const std::string& path);
+/// The same for the bytes of a file; `name` stands for its path in reasons.
+MefInfo query_mef(std::span<const std::byte> bytes, const std::string& name);
 /// The same for an artifact in memory.
 MefInfo query_mef(const runtime::Artifact& artifact);
 

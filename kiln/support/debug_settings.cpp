@@ -158,6 +158,9 @@ std::vector<std::string> DebugSettings::apply(std::string_view settings) {
     trim(name);
     trim(value);
     try {
+      if (equals == std::string_view::npos && find(name).type == Type::text)
+        throw ValueError(format("The debug setting '{}' needs a value, as in {}=TEXT.",
+                                find(name).name, find(name).name));
       set_from_text(name, value);
     } catch (const Error& error) {
       complaints.push_back(error.message());

@@ -18,20 +18,30 @@ std::string required_path(nb::handle object) {
   throw TypeError("Expected a path, got " + type_text(object) + ".");
 }
 
-CompiledModel read(Any source) {
+/// `from_path` or `from_bytes` with what `source` is, without the GIL.
+template <typename FromPath, typename FromBytes>
+auto from_source(const char* call, nb::handle source, FromPath from_path, FromBytes from_bytes) {
   if (auto path = to_path(source)) {
     nb::gil_scoped_release release;
-    return engine::read(*path);
+    return from_path(*path);
   }
   if (!nb::hasattr(source, "read"))
-    throw TypeError("read() expects a path or a binary stream, got " + type_text(source) + ".");
+    throw TypeError(std::string(call) + "() expects a path or a binary stream, got " +
+                    type_text(source) + ".");
   nb::object content = source.attr("read")();
   if (!PyBytes_Check(content.ptr()))
-    throw TypeError("read() expects a binary stream; this one gives " + type_text(content) + ".");
+    throw TypeError(std::string(call) + "() expects a binary stream; this one gives " +
+                    type_text(content) + ".");
   const auto* bytes = reinterpret_cast<const std::byte*>(PyBytes_AsString(content.ptr()));
   const auto size = static_cast<std::size_t>(PyBytes_Size(content.ptr()));
   nb::gil_scoped_release release;
-  return engine::read(std::span(bytes, size), "<stream>");
+  return from_bytes(std::span(bytes, size));
+}
+
+CompiledModel read(Any source) {
+  return from_source(
+      "read", source, [](const std::string& path) { return engine::read(path); },
+      [](std::span<const std::byte> bytes) { return engine::read(bytes, "<stream>"); });
 }
 
 void bind_info(nb::module_& m) {
@@ -128,12 +138,12 @@ void bind_engine_compiled(nb::module_& m) {
   m.def(
       "query_mef",
       [](Any source, Any devices) {
-        const std::string path = required_path(source);
-        nb::gil_scoped_release release;
-        return engine::query_mef(path);
+        return from_source(
+            "query_mef", source, [](const std::string& path) { return engine::query_mef(path); },
+            [](std::span<const std::byte> bytes) { return engine::query_mef(bytes, "<stream>"); });
       },
       nb::arg("source"), nb::arg("devices") = nb::none(),
-      "What a MEF is made for, from its header alone.");
+      "What a MEF, at a path or in a binary stream, is made for, from its header alone.");
 }
 
 }  // namespace kiln::python

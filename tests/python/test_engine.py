@@ -467,3 +467,19 @@ def test_print(session, capfd):
 
 def test_places_stay_usable_by_name():
     assert DeviceRef.CPU().to_device() is CPU()
+
+
+def test_query_mef_takes_a_stream(tmp_path):
+    InferenceSession().compile(Graph("g", lambda x: x + 1, [TensorType(DType.float32, [2], CPU())])).export_mef(
+        tmp_path / "m.mef")
+    data = (tmp_path / "m.mef").read_bytes()
+    assert repr(query_mef(io.BytesIO(data))) == repr(query_mef(tmp_path / "m.mef"))
+    assert not query_mef(io.BytesIO(data[:100])).readable
+    for wrong in (5, io.StringIO("text")):
+        with pytest.raises(TypeError, match=r"query_mef\(\) expects a "):
+            query_mef(wrong)
+
+
+def test_a_negative_print_precision_is_refused():
+    with pytest.raises(ValueError, match="must not be negative, but it is -1"):
+        InferenceSession().set_debug_print_options("FULL", -1)

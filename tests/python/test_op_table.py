@@ -417,3 +417,10 @@ def test_cast(source, target):
     model = compiled(lambda *xs: [ops.cast(x, getattr(DType, target)) for x in xs], types)
     for array, got in zip(arrays, execute(model, arrays)):
         assert_equal(got, cast(array, target), signed_zero=True)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["tanh", "log1p", "erf", "sin", "atanh", "silu", "gelu"])
+def test_negative_zero_stays_negative(name, dtype):
+    x = np.array([-0.0, 0.0], numpy_type(dtype))
+    assert_equal(run(getattr(ops, name), x)[0], x, signed_zero=True)

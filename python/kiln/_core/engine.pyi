@@ -251,7 +251,9 @@ def read(source: object | None) -> CompiledModel:
     """
 
 def query_mef(source: object | None, devices: object | None = None) -> MefInfo:
-    """What a MEF is made for, from its header alone."""
+    """
+    What a MEF, at a path or in a binary stream, is made for, from its header alone.
+    """
 
 class LogLevel(enum.Enum):
     """How much a line that a kernel logs matters."""
