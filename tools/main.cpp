@@ -8,6 +8,7 @@
 #include "kiln/driver/device.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
+#include "kiln/support/thread_pool.h"
 #include "tools/commands.h"
 
 namespace {
@@ -38,7 +39,7 @@ void add_program_options(CLI::App& command, ProgramOptions& options) {
       ->type_name("NAME");
   command.add_option("--threads", options.threads, "threads for kernels; 0: all cores")
       ->type_name("N")
-      ->check(CLI::Range(0, 1024));
+      ->check(CLI::Range(0, kiln::ThreadPool::kMaxThreads));
 }
 
 /// What CLI11 says, without the end of line or full stop that some of its texts have.

@@ -92,10 +92,12 @@ class Embedder:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Prints how similar sentences are.")
-    parser.add_argument("sentences", nargs="+")
+    parser.add_argument("sentences", nargs="+", help="two or more, each compared with each")
     parser.add_argument("--model", help="folder of the model")
     parser.add_argument("--threads", type=count, default=None)
     arguments = parser.parse_args()
+    if len(arguments.sentences) < 2:
+        parser.error("one sentence has nothing to be compared with; give two or more")
     try:
         folder = arguments.model or default_folder()
         vectors = Embedder(load_model(folder, arguments.threads), folder)(arguments.sentences)

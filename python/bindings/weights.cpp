@@ -27,6 +27,8 @@ Safetensors load(Any paths) {
   std::vector<std::string> files;
   if (auto path = to_path(paths)) {
     files.push_back(*path);
+  } else if (PyBytes_Check(paths.ptr()) || PyObject_HasAttrString(paths.ptr(), "__iter__") == 0) {
+    throw TypeError("load_safetensors expects a path or paths, got " + type_text(paths) + ".");
   } else {
     for (nb::handle item : nb::iter(paths)) {
       auto file = to_path(item);

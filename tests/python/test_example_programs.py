@@ -70,6 +70,11 @@ def test_embed_needs_no_search_path():
     assert 0.7 < float(result.stdout.split()[0]) <= 1
 
 
+def test_embed_needs_two_sentences():
+    result = run("minilm/embed.py", "Alone.")
+    assert result.returncode == 2 and "give two or more" in result.stderr
+
+
 CONFIG = json.loads((default_folder() / "config.json").read_text())
 HALF = (default_folder() / "model.safetensors").read_bytes()[:5000]
 

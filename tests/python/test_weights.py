@@ -53,3 +53,9 @@ def test_as_registry(tensors, tmp_path):
     graph = Graph("g", lambda x: x @ w, [TensorType(DType.float32, ["n", 2], CPU())])
     model = InferenceSession().load(graph, weights_registry=load_safetensors(tmp_path))
     assert model(np.ones((1, 2), np.float32))[0].to_numpy().tolist() == [[3, 5, 7]]
+
+
+@pytest.mark.parametrize("wrong", [5, None, b"model.safetensors"])
+def test_what_is_no_path_is_refused(wrong):
+    with pytest.raises(TypeError, match="load_safetensors expects a path or paths, got "):
+        load_safetensors(wrong)
