@@ -394,14 +394,13 @@ void Builder::check_range(const ir::Op& op) {
   int id = static_cast<int>(program_.tensors.size()) - 1;
   auto kernel = new_kernel(Kernel::Kind::loops);
   Arena& arena = *kernel->arena;
-  DType wide = dtype.is_float() ? DType(DType::float64) : DType(DType::int64);
+  DType wide = dtype.is_float() ? DType(DType::float64) : dtype;
   auto bound = [&](std::size_t k) {
     const ir::Value* value = op.operand(k);
     return arena.cast(at(arena, value, Position(value->type.tensor().shape.size(), Index(0))),
                       wide);
   };
   const Expr *start = bound(0), *stop = bound(1), *step = bound(2);
-  const Expr* span = arena.binary(OpKind::sub, stop, start, wide);
   auto zero = [&] { return dtype.is_float() ? arena.constant(wide, 0) : arena.integer(wide, 0); };
   auto both = [&](const Expr* a, const Expr* b, const Expr* c, const Expr* d) {
     return arena.binary(OpKind::logical_and, arena.binary(OpKind::greater, a, b, DType::bool_),
@@ -410,23 +409,31 @@ void Builder::check_range(const ir::Op& op) {
   const Expr* too_many = nullptr;
   const Expr* count = nullptr;
   if (wide.is_float()) {
+    const Expr* span = arena.binary(OpKind::sub, stop, start, wide);
     const Expr* quotient = arena.binary(OpKind::div, span, step, wide);
     too_many = arena.binary(OpKind::greater, quotient, arena.constant(wide, 0x1p62), DType::bool_);
     count = arena.cast(
         arena.unary(OpKind::ceil, arena.select(too_many, arena.constant(wide, 0), quotient), wide),
         DType::int64);
   } else {
-    // ceil(span / step) = -floor(-span / step) for the rounding of mod.
-    const Expr* negated = arena.unary(OpKind::negate, span, wide);
-    const Expr* rest = arena.binary(OpKind::mod, negated, step, wide);
-    const Expr* exact = arena.binary(OpKind::sub, negated, rest, wide);
-    const Expr* safe =
-        arena.select(arena.binary(OpKind::equal, step, arena.integer(wide, 0), DType::bool_),
-                     arena.integer(wide, 1), step);
-    count = arena.unary(OpKind::negate, arena.truncating_div(exact, safe), wide);
-    // The difference of two ends wraps where it has the sign that they contradict.
-    too_many = arena.binary(OpKind::logical_or, both(stop, start, zero(), span),
-                            both(start, stop, span, zero()), DType::bool_);
+    // The distance may need all 64 bits; in unsigned numbers it is exact whatever the ends are.
+    const DType bits = DType::uint64;
+    auto unsigned_of = [&](const Expr* e) { return arena.cast(e, bits); };
+    const Expr* rising = arena.binary(OpKind::greater, step, zero(), DType::bool_);
+    const Expr* up = arena.binary(OpKind::sub, unsigned_of(stop), unsigned_of(start), bits);
+    const Expr* down = arena.binary(OpKind::sub, unsigned_of(start), unsigned_of(stop), bits);
+    const Expr* distance = arena.select(rising, up, down);
+    const Expr* none = arena.integer(bits, 0);
+    const Expr* one = arena.integer(bits, 1);
+    const Expr* size = arena.select(rising, unsigned_of(step),
+                                    arena.binary(OpKind::sub, none, unsigned_of(step), bits));
+    size = arena.select(arena.binary(OpKind::equal, size, none, DType::bool_), one, size);
+    const Expr* before_last = arena.binary(OpKind::sub, distance, one, bits);
+    const Expr* n =
+        arena.select(arena.binary(OpKind::equal, distance, none, DType::bool_), none,
+                     arena.binary(OpKind::add, arena.truncating_div(before_last, size), one, bits));
+    too_many = arena.binary(OpKind::greater, n, arena.integer(bits, INT64_MAX), DType::bool_);
+    count = arena.cast(arena.select(too_many, none, n), DType::int64);
   }
   count = arena.binary(OpKind::max, count, arena.integer(DType::int64, 0), DType::int64);
   // A count of -1 stands for a step of 0, -2 and -3 for a wrong direction, -4 for too many.

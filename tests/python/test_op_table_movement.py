@@ -192,6 +192,22 @@ def test_range():
     assert execute(model, [])[0].tolist() == np.arange(1, 2, 0.25).tolist()
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
+def test_ranges_over_all_of_an_integer(dtype):
+    info = np.iinfo(dtype)
+    low, high, span = int(info.min), int(info.max), int(info.max) - int(info.min)
+    kind = getattr(DType, dtype)
+    model = compiled(lambda a, b, s: ops.range(a, b, s, out_dim="k", dtype=kind, device=CPU()),
+                     [tensor_type(dtype, [])] * 3)
+    cases = [(low, high, max(span // 7, 1) if span // 7 <= high else high), (0, high, high // 3), (low, low, 1),
+             (high - 5, high, 2), (low, low + 9, 4)]
+    if low < 0:
+        cases += [(high, low, -(high // 2)), (low + 9, low, -4), (high, low, low), (0, low, low), (5, -5, -3)]
+    for start, stop, step in cases:
+        got = execute(model, [np.array(v, dtype) for v in (start, stop, step)])[0]
+        assert got.tolist() == list(range(start, stop, step)), (start, stop, step)
+
+
 # Gathering and scattering
 
 INDICES = ["int8", "uint8", "int16", "int32", "int64", "uint32", "uint64"]
