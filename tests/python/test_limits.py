@@ -31,7 +31,7 @@ def test_a_chain_of_many_ops():
 
 @pytest.mark.compiler
 def test_a_chain_of_values_that_are_read_twice():
-    model = compiled(repeated(100, lambda x: x - x * 0.5), [tensor_type("float64", ["n"]), ])
+    model = compiled(repeated(100, lambda x: x - x * 0.5), [tensor_type("float64", ["n"])])
     assert_equal(execute(model, [np.array([1.0, -3.0])])[0], np.array([1.0, -3.0]) * 0.5**100)
     model = compiled(repeated(100, lambda x: x - x * 0.5), [tensor_type("float64", [])])
     assert execute(model, [np.array(1.0)])[0] == 0.5**100
