@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 18> kUsedFeatures = {
     "bmi",    "bmi2", "cmov", "cx16", "cx8",  "f16c",   "fma",    "lzcnt", "movbe",
     "popcnt", "sahf", "sse",  "sse2", "sse3", "sse4.1", "sse4.2", "ssse3", "mmx"};
 
-// What the AVX-512 code paths need; LLVM's lists leave out what is implied, such as avx512f.
+// What the AVX-512 code paths need, besides avx512f, which each of them implies.
 constexpr std::array<std::string_view, 4> kV4 = {"avx512bw", "avx512cd", "avx512dq", "avx512vl"};
 
 std::vector<std::string> host_features() {
@@ -34,6 +34,11 @@ std::vector<std::string> features_of_cpu(llvm::StringRef cpu) {
   llvm::X86::getFeaturesForCPU(cpu, names);
   std::vector<std::string> features;
   for (llvm::StringRef name : names) features.push_back(name.str());
+  const auto has = [&](std::string_view name) {
+    return std::find(features.begin(), features.end(), name) != features.end();
+  };
+  // LLVM leaves out what the others imply; whoever loads the code shall look for it too.
+  if (has("avx512bw") && !has("avx512f")) features.emplace_back("avx512f");
   std::sort(features.begin(), features.end());
   return features;
 }

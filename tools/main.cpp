@@ -17,8 +17,8 @@ using namespace kiln::tools;
 
 constexpr const char* kFile = "a MEF, or the text of graphs, which is compiled first";
 
-void add_file(CLI::App& command, std::string& file) {
-  command.add_option("FILE", file, kFile)->type_name("")->required();
+void add_file(CLI::App& command, std::string& file, const char* what = kFile) {
+  command.add_option("FILE", file, what)->type_name("")->required();
 }
 
 void add_weights(CLI::App& command, std::vector<std::string>& weights, const std::string& what) {
@@ -95,7 +95,8 @@ int run(int argc, char** argv) {
 
   CompileCommandOptions compile_options;
   CLI::App* compile = app.add_subcommand("compile", "compile the text of graphs into a MEF");
-  add_file(*compile, compile_options.file);
+  add_file(*compile, compile_options.file,
+           "the text of graphs; a MEF, to which --weights are added, will do too");
   compile->add_option("-o,--output", compile_options.output, "the MEF to write")
       ->type_name("OUT.mef")
       ->required();

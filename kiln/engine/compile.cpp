@@ -1,5 +1,7 @@
 #include "kiln/engine/compile.h"
 
+#include <set>
+
 #include "kiln/driver/virtual_device.h"
 #include "kiln/engine/compile_cache.h"
 #include "kiln/engine/compiler_library.h"
@@ -46,6 +48,17 @@ std::string cache_key(const graph::ir::Module& module, const runtime::CompileOpt
   return format("{:016x}{:016x}", digest.high, digest.low);
 }
 
+/// The names of the graphs stand in the artifact, and entries are found by them.
+void check_names(const graph::ir::Module& module) {
+  std::set<std::string_view> names;
+  for (const auto& graph : module.graphs)
+    if (!graph->is_subgraph && !names.insert(graph->name).second)
+      throw RuntimeError(
+          format("Failed to compile the model.\nTwo graphs of the module are named '{}'; give each "
+                 "top-level graph a name of its own.",
+                 graph->name));
+}
+
 std::string failure_text(const Error& error, const ProgramPlaces& places) {
   std::string text = places.restore(error.message());
   if (!text.starts_with("Failed to compile the model."))
@@ -62,6 +75,7 @@ std::string failure_text(const Error& error, const ProgramPlaces& places) {
 std::shared_ptr<const runtime::Artifact> compile_module(
     const graph::ir::Module& module, int num_threads,
     const std::function<bool(const runtime::CompileProgress&)>& progress) {
+  check_names(module);
   const DebugConfig& debug = debug_config();
   runtime::CompileOptions options;
   options.cpu_target = driver::get_virtual_cpu_target();

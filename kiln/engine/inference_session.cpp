@@ -1,6 +1,5 @@
 #include "kiln/engine/inference_session.h"
 
-#include <cstdlib>
 #include <mutex>
 #include <set>
 
@@ -9,6 +8,7 @@
 #include "kiln/engine/compile.h"
 #include "kiln/engine/mef_store.h"
 #include "kiln/engine/model_state.h"
+#include "kiln/support/environment.h"
 #include "kiln/support/format.h"
 #include "kiln/support/thread_pool.h"
 
@@ -17,22 +17,9 @@ namespace {
 
 /// KILN_NUM_THREADS, else what the machine leaves to this process.
 int default_num_threads() {
-  const char* text = std::getenv("KILN_NUM_THREADS");
-  if (text != nullptr && *text != '\0') {
-    char* end = nullptr;
-    const long value = std::strtol(text, &end, 10);
-    if (*end == '\0' && value >= 0) {
-      if (value > 0) return static_cast<int>(std::min<long>(value, ThreadPool::kMaxThreads));
-    } else {
-      static std::once_flag warned;
-      std::call_once(warned, [text] {
-        std::fprintf(stderr,
-                     "kiln: warning: KILN_NUM_THREADS is '%s', which is no number of threads\n",
-                     text);
-      });
-    }
-  }
-  return ThreadPool::usable_threads();
+  const std::int64_t number =
+      environment_integer("KILN_NUM_THREADS", 0, ThreadPool::kMaxThreads).value_or(0);
+  return number > 0 ? static_cast<int>(number) : ThreadPool::usable_threads();
 }
 
 std::string device_list(const std::vector<runtime::AcceleratorTarget>& targets) {

@@ -224,7 +224,7 @@ bool ModelState::bind_inputs(std::span<const Buffer> buffers, Workspace& workspa
 void ModelState::explain(std::span<const Buffer> buffers) const {
   for (std::size_t i = 0; i < buffers.size(); ++i)
     if (!buffers[i])
-      throw TypeError(format("input {} is an empty buffer handle; make a buffer first", i));
+      throw ValueError(format("input {} is an empty buffer handle; make a buffer first", i));
   for (const Buffer& buffer : buffers)
     if (!buffer.is_contiguous())
       throw ValueError(

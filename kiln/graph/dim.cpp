@@ -47,78 +47,129 @@ bool is_identifier(std::string_view name) {
                      [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
-// Both spellings, str and repr, share one printer; they differ in how a leaf is written.
-struct Spelling {
-  bool repr;
-  std::string number(std::int64_t v) const {
-    return repr ? format("Dim({})", v) : std::to_string(v);
-  }
-  std::string symbol(const std::string& name) const {
-    return repr ? format("Dim('{}')", name) : name;
-  }
-};
-
-std::string text_of(const std::vector<DimTerm>& terms, Spelling s);
-
-std::string text_of(const Dim& dim, Spelling s, bool nested) {
-  if (dim.is_static()) return s.number(dim.value());
-  std::string text = text_of(dim.terms(), s);
-  return nested && dim.is_algebraic() ? "(" + text + ")" : text;
-}
-
-std::string text_of(const DimAtom& atom, Spelling s) {
-  if (atom.is_symbol()) return s.symbol(atom.symbol);
-  return format("{} // {}", text_of(atom.numerator, s, true), text_of(atom.denominator, s, true));
-}
-
-std::string product_text(const std::vector<DimAtom>& atoms, Spelling s) {
-  if (atoms.size() == 1) return text_of(atoms[0], s);
-  std::string text;
-  for (const DimAtom& atom : atoms) {
-    if (!text.empty()) text += " * ";
-    text += atom.is_symbol() ? text_of(atom, s) : "(" + text_of(atom, s) + ")";
-  }
-  return text;
-}
-
-std::string text_of(const DimTerm& term, Spelling s) {
-  if (term.atoms.empty()) return s.number(term.coefficient);
-  if (term.coefficient == 1) return product_text(term.atoms, s);
-  std::string product = product_text(term.atoms, s);
-  if (term.atoms.size() == 1 && !term.atoms[0].is_symbol()) product = "(" + product + ")";
-  return format("{} * {}", product, s.number(term.coefficient));
-}
-
 bool is_leaf(const DimTerm& term) {
   return term.atoms.empty() ||
          (term.coefficient == 1 && term.atoms.size() == 1 && term.atoms[0].is_symbol());
 }
 
-std::string text_of(const std::vector<DimTerm>& terms, Spelling s) {
-  if (terms.size() == 1) return text_of(terms[0], s);
-  std::string text;
-  for (const DimTerm& term : terms) {
-    if (!text.empty()) text += " + ";
-    text += is_leaf(term) ? text_of(term, s) : "(" + text_of(term, s) + ")";
+/// Writes dims at the end of one string, so that a nested dim is written once however deep it lies.
+/// Both spellings, str and repr, share it; they differ in how a leaf is written.
+class Printer {
+ public:
+  explicit Printer(bool repr = false) : repr_(repr) {}
+
+  void dim(const Dim& dim, bool nested = false) {
+    if (dim.is_static()) return number(dim.value());
+    if (nested && dim.is_algebraic()) return enclosed([&] { sum(dim.terms()); });
+    sum(dim.terms());
   }
-  return text;
+
+  void atom(const DimAtom& atom) {
+    if (atom.is_symbol()) return leaf("'", atom.symbol);
+    dim(atom.numerator, true);
+    text_ += " // ";
+    dim(atom.denominator, true);
+  }
+
+  void product(const std::vector<DimAtom>& atoms) {
+    for (const DimAtom& a : atoms) {
+      if (&a != &atoms.front()) text_ += " * ";
+      if (atoms.size() == 1 || a.is_symbol())
+        atom(a);
+      else
+        enclosed([&] { atom(a); });
+    }
+  }
+
+  void term(const DimTerm& term) {
+    if (term.atoms.empty()) return number(term.coefficient);
+    if (term.coefficient == 1) return product(term.atoms);
+    if (term.atoms.size() == 1 && !term.atoms[0].is_symbol())
+      enclosed([&] { atom(term.atoms[0]); });
+    else
+      product(term.atoms);
+    text_ += " * ";
+    number(term.coefficient);
+  }
+
+  void sum(const std::vector<DimTerm>& terms) {
+    for (const DimTerm& t : terms) {
+      if (&t != &terms.front()) text_ += " + ";
+      if (terms.size() == 1 || is_leaf(t))
+        term(t);
+      else
+        enclosed([&] { term(t); });
+    }
+  }
+
+  std::string take() { return std::move(text_); }
+
+ private:
+  void number(std::int64_t value) { leaf("", std::to_string(value)); }
+  void leaf(std::string_view quote, std::string_view text) {
+    if (!repr_) {
+      text_ += text;
+      return;
+    }
+    for (std::string_view part : {std::string_view("Dim("), quote, text, quote}) text_ += part;
+    text_ += ')';
+  }
+  void enclosed(const auto& write) {
+    text_ += '(';
+    write();
+    text_ += ')';
+  }
+
+  bool repr_;
+  std::string text_;
+};
+
+/// What the printer writes with `write`.
+std::string text_of(const auto& write, bool repr = false) {
+  Printer printer(repr);
+  write(printer);
+  return printer.take();
 }
 
-constexpr Spelling kPlain{false};
+/// The order of the factors of a product: that of their texts.
+bool before(const DimAtom& a, const DimAtom& b) {
+  if (a.is_symbol() && b.is_symbol()) return a.symbol < b.symbol;
+  return text_of([&](Printer& p) { p.atom(a); }) < text_of([&](Printer& p) { p.atom(b); });
+}
+
+/// Divisions inside divisions.
+int nesting(const Dim& dim) {
+  if (dim.is_static()) return 0;
+  int most = 0;
+  for (const DimTerm& term : dim.terms())
+    for (const DimAtom& atom : term.atoms)
+      if (!atom.is_symbol())
+        most = std::max(most, 1 + std::max(nesting(atom.numerator), nesting(atom.denominator)));
+  return most;
+}
+
+/// Characters of a dim that anybody means; products of products grow without end.
+constexpr std::size_t kMaxText = 1 << 16;
 
 DimPolynomial normalise(std::vector<DimTerm> terms) {
   std::map<std::string, DimTerm> merged;  // by product
+  std::size_t length = 0;
   for (DimTerm& term : terms) {
-    std::sort(term.atoms.begin(), term.atoms.end(), [](const DimAtom& a, const DimAtom& b) {
-      return text_of(a, kPlain) < text_of(b, kPlain);
-    });
-    std::string key = product_text(term.atoms, kPlain);
+    std::sort(term.atoms.begin(), term.atoms.end(), before);
+    std::string key = text_of([&](Printer& p) { p.product(term.atoms); });
+    length += key.size();
+    if (length > kMaxText)
+      throw ValueError(
+          format("A dim became an expression of more than {} characters, which begins with '{}…'. "
+                 "Use ops.rebind to give the extent a name of its own.",
+                 kMaxText, key.substr(0, 30)));
     auto [it, fresh] = merged.try_emplace(std::move(key), term);
     if (!fresh) it->second.coefficient = checked_add(it->second.coefficient, term.coefficient);
   }
   std::vector<std::pair<std::string, DimTerm>> order;
   for (auto& [key, term] : merged)
-    if (term.coefficient != 0) order.emplace_back(text_of(term, kPlain), std::move(term));
+    if (term.coefficient != 0)
+      order.emplace_back(text_of([&](Printer& p) { p.term(term); }), std::move(term));
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     bool a_constant = a.second.atoms.empty(), b_constant = b.second.atoms.empty();
     return a_constant != b_constant ? b_constant : a.first < b.first;
@@ -264,6 +315,11 @@ Dim Dim::floor_div(const Dim& divisor) const {
   DimAtom atom;
   atom.numerator = *this;
   atom.denominator = divisor;
+  if (std::max(nesting(*this), nesting(divisor)) >= kMaxNesting)
+    throw ValueError(
+        format("A dim of {} has divisions nested more than {} deep. Use ops.rebind to give the "
+               "extent a name of its own.",
+               join(parameters(), ", "), kMaxNesting));
   return Dim(DimPolynomial{{DimTerm{1, {std::move(atom)}}}});
 }
 
@@ -276,8 +332,13 @@ std::size_t Dim::hash() const {
   return is_static() ? std::hash<std::int64_t>()(value_) : std::hash<std::string>()(to_string());
 }
 
-std::string Dim::to_string() const { return text_of(*this, kPlain, false); }
-std::string Dim::repr() const { return text_of(*this, Spelling{true}, false); }
+std::string Dim::to_string() const {
+  return text_of([&](Printer& p) { p.dim(*this); });
+}
+
+std::string Dim::repr() const {
+  return text_of([&](Printer& p) { p.dim(*this); }, true);
+}
 
 std::ostream& operator<<(std::ostream& out, const Dim& dim) { return out << dim.to_string(); }
 

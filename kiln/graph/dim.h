@@ -48,14 +48,16 @@ class Dim {
   /// The canonical form: a sum of terms. A static dim has one constant term, or none if it is 0.
   std::vector<DimTerm> terms() const;
 
-  /// Folding arithmetic. Overflow of static values: ValueError; `floor_div` by 0:
-  /// ZeroDivisionError.
+  /// Folding arithmetic. Overflow of static values and expressions that grow without end:
+  /// ValueError; `floor_div` by 0: ZeroDivisionError.
   friend Dim operator+(const Dim& a, const Dim& b);
   friend Dim operator-(const Dim& a, const Dim& b);
   friend Dim operator*(const Dim& a, const Dim& b);
   Dim operator-() const;
   /// Division rounded down.
   Dim floor_div(const Dim& divisor) const;
+  /// Divisions may stand inside one another this deep, more: ValueError.
+  static constexpr int kMaxNesting = 32;
 
   friend bool operator==(const Dim& a, const Dim& b);
   std::size_t hash() const;

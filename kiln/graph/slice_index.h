@@ -96,7 +96,7 @@ class SliceIndex : public std::variant<Dim, Slice, Ellipsis, NewAxis, TensorValu
 };
 
 /// A part of a buffer, named by an index.
-class BufferValue::Region {
+class BufferValue::Region : public TensorOperators {
  public:
   Region(BufferValue buffer, std::vector<SliceIndex> indices, bool whole)
       : buffer_(std::move(buffer)), indices_(std::move(indices)), whole_(whole) {}

@@ -51,13 +51,13 @@ std::string Value::repr() const {
 }
 
 TensorValue Value::tensor() const {
-  if (!*this || !type().is_tensor())
+  if (!type().is_tensor())
     throw TypeError(format("Value is not a TensorValue, was '{}'", class_name(*this)));
   return TensorValue(*this);
 }
 
 BufferValue Value::buffer() const {
-  if (!*this || !type().is_buffer())
+  if (!type().is_buffer())
     throw TypeError(format("Value is not a BufferValue, was '{}'", class_name(*this)));
   return BufferValue(*this);
 }

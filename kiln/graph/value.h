@@ -75,9 +75,29 @@ class Value {
   Shared<detail::WeightState> weight_;
 };
 
-/// A value-semantic tensor: every operation makes a new one. Operators promote and broadcast; see
-/// the functions of `ops` with the same meaning for rules and errors.
-class TensorValue : public Value {
+/// The operators of everything that acts as a tensor in an expression. They promote and broadcast;
+/// see the functions of `ops` with the same meaning for rules and errors.
+class TensorOperators {
+  friend TensorValue operator-(const TensorValueLike& x);
+  friend TensorValue operator~(const TensorValueLike& x);
+  friend TensorValue operator+(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator-(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator*(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator/(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator%(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator==(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator!=(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator>(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator>=(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator<(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator<=(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator&(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator|(const TensorValueLike& lhs, const TensorValueLike& rhs);
+  friend TensorValue operator^(const TensorValueLike& lhs, const TensorValueLike& rhs);
+};
+
+/// A value-semantic tensor: every operation makes a new one.
+class TensorValue : public Value, public TensorOperators {
  public:
   TensorValue() = default;
   /// A value of tensor type; others: TypeError.
@@ -125,23 +145,6 @@ class TensorValue : public Value {
   TensorValue operator[](std::initializer_list<SliceIndex> indices) const;
   TensorValue operator[](const std::vector<SliceIndex>& indices) const;
   TensorValue operator[](const SliceIndex& index) const;
-
-  friend TensorValue operator-(const TensorValueLike& x);
-  friend TensorValue operator~(const TensorValueLike& x);
-  friend TensorValue operator+(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator-(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator*(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator/(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator%(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator==(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator!=(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator>(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator>=(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator<(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator<=(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator&(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator|(const TensorValueLike& lhs, const TensorValueLike& rhs);
-  friend TensorValue operator^(const TensorValueLike& lhs, const TensorValueLike& rhs);
 };
 
 /// A dense, row-major copy of host data that takes part in ops with the other operand's type.

@@ -195,7 +195,7 @@ graph::DimAtom read_atom(HeaderReader& reader, int depth) {
 }
 
 graph::Dim read_dim(HeaderReader& reader, int depth) {
-  if (depth > 8) reader.fail("a dim is nested too deeply");
+  if (depth > graph::Dim::kMaxNesting) reader.fail("a dim is nested too deeply");
   switch (reader.peek()) {
     case JsonReader::Kind::number:
       return graph::Dim(reader.integer());

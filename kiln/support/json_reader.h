@@ -64,7 +64,7 @@ class JsonReader {
   std::size_t position() const { return position_; }
 
  private:
-  static constexpr int kMaxDepth = 64;
+  static constexpr int kMaxDepth = 128;
 
   void skip_space();
   void expect(char c);

@@ -49,11 +49,19 @@ Buffer borrow_ndarray(nb::handle array, const NDArray& facts) {
   throw ValueError(kNotContiguous);
 }
 
+NDArray read_input(nb::handle array, std::size_t i) {
+  try {
+    return read_ndarray(array);
+  } catch (const ValueError& error) {
+    throw ValueError("Input at position " + std::to_string(i) + ": " + error.message());
+  }
+}
+
 Buffer to_input(const ModelObject& self, nb::handle argument, std::size_t i) {
   const auto& specs = self.model.input_metadata();
   const bool is_buffer = self.writes_inputs && i < specs.size() && self.model.is_buffer_input(i);
   if (is_ndarray(argument)) {
-    const NDArray facts = read_ndarray(argument);
+    const NDArray facts = read_input(argument, i);
     if (is_buffer && !facts.writable) refuse_buffer_input(i);
     return borrow_ndarray(argument, facts);
   }

@@ -89,6 +89,28 @@ void def_constructor(nb::class_<Object, DimObject>& cls, const char* argument, c
           nb::arg(argument));
 }
 
+/// How pickle builds a dim from simpler ones: an operator and its two operands.
+nb::tuple reduce(const Dim& dim) {
+  const auto call = [](const char* name, const Dim& a, const Dim& b) {
+    return nb::make_tuple(nb::module_::import_("operator").attr(name),
+                          nb::make_tuple(make_dim(a), make_dim(b)));
+  };
+  const auto dim_with = [](std::vector<graph::DimTerm> terms) {
+    return Dim(graph::DimPolynomial{std::move(terms)});
+  };
+  std::vector<graph::DimTerm> terms = dim.terms();
+  graph::DimTerm last = terms.back();
+  if (terms.size() > 1) {
+    terms.pop_back();
+    return call("add", dim_with(std::move(terms)), dim_with({std::move(last)}));
+  }
+  if (last.coefficient != 1) return call("mul", dim_with({{1, last.atoms}}), last.coefficient);
+  const graph::DimAtom atom = last.atoms.back();
+  if (last.atoms.size() == 1) return call("floordiv", atom.numerator, atom.denominator);
+  last.atoms.pop_back();
+  return call("mul", dim_with({std::move(last)}), dim_with({{1, {atom}}}));
+}
+
 }  // namespace
 
 nb::object make_dim(const Dim& dim) {
@@ -211,6 +233,7 @@ One extent of a shape: a number, a symbol, or integer arithmetic over symbols in
       m, "AlgebraicDim", "Arithmetic over symbols; made by operators on dims.");
   def_constructor(algebraic, "dim", "AlgebraicDim.__init__ only accepts an AlgebraicDim, got ",
                   [](nb::handle) { return false; });
+  algebraic.def("__reduce__", [](const AlgebraicDimObject& d) { return reduce(d.dim); });
 }
 
 }  // namespace kiln::python

@@ -104,8 +104,12 @@ void bind_ops_elementwise(nb::module_& m) {
       nb::arg("x"), nb::arg("approximate") = "none",
       "The Gaussian error linear unit; `approximate` is 'none', 'tanh' or 'quick'.");
   m.def(
-      "cast", [](ValueLike x, DType dtype) { return ops::cast(x.get(), dtype); }, nb::arg("x"),
-      nb::arg("dtype"), "Conversion; the same dtype gives the same value.");
+      "cast",
+      [](ValueLike x, DType dtype) {
+        return nb::typed<nb::object, graph::TensorValue>(
+            same_or_new(x.object, ops::cast(x.get(), dtype)));
+      },
+      nb::arg("x"), nb::arg("dtype"), "Conversion; the same dtype gives the same value.");
   m.def(
       "where",
       [](ValueLike condition, ValueLike x, ValueLike y) {

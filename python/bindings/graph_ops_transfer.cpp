@@ -9,7 +9,10 @@ namespace ops = graph::ops;
 void bind_ops_transfer(nb::module_& m) {
   m.def(
       "transfer_to",
-      [](ValueLike x, DeviceLike device) { return ops::transfer_to(x.get(), device.get()); },
+      [](ValueLike x, DeviceLike device) {
+        return nb::typed<nb::object, graph::TensorValue>(
+            same_or_new(x.object, ops::transfer_to(x.get(), device.get())));
+      },
       nb::arg("x"), nb::arg("device"), "A copy on `device`; there already: the same value.");
 }
 

@@ -47,8 +47,13 @@ Names a device without touching it.
       .def_static(
           "GPU", [](int id) { return DeviceRef::GPU(id); }, nb::arg("id") = 0, "An accelerator.")
       .def_static(
-          "from_device", [](DeviceLike device) { return device.get(); }, nb::arg("device"),
-          "The name of a driver device; a DeviceRef is returned unchanged.")
+          "from_device",
+          [](DeviceLike device) {
+            if (nb::isinstance<DeviceRef>(device.object))
+              return nb::typed<nb::object, DeviceRef>(nb::borrow(device.object));
+            return nb::typed<nb::object, DeviceRef>(nb::cast(device.get()));
+          },
+          nb::arg("device"), "The name of a driver device; a DeviceRef is returned unchanged.")
       .def_prop_ro(
           "device_type", [](const DeviceRef& d) { return d.kind; }, "The kind.")
       .def_ro("id", &DeviceRef::id, "Zero-based.")

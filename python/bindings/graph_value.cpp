@@ -255,11 +255,16 @@ void def_methods(nb::class_<TensorValue, Value>& cls) {
           },
           nb::arg("shape"), nb::arg("message") = "", "As ops.rebind.")
       .def(
-          "cast", [](const TensorValue& v, DType dtype) { return make_value(v.cast(dtype)); },
+          "cast",
+          [](nb::handle_t<TensorValue> self, DType dtype) {
+            return same_or_new(self, nb::cast<const TensorValue&>(self).cast(dtype));
+          },
           nb::arg("dtype"), "As ops.cast.")
       .def(
           "to",
-          [](const TensorValue& v, DeviceLike device) { return make_value(v.to(device.get())); },
+          [](nb::handle_t<TensorValue> self, DeviceLike device) {
+            return same_or_new(self, nb::cast<const TensorValue&>(self).to(device.get()));
+          },
           nb::arg("device"), "As ops.transfer_to.")
       .def(
           "print", [](const TensorValue& v, const std::string& label) { v.print(label); },
@@ -338,6 +343,15 @@ nb::object make_value(const Value& value) {
   if (type.is_buffer()) return nb::cast(BufferValue(value));
   if (type.is_opaque()) return nb::cast(OpaqueValue(value));
   return nb::cast(value);
+}
+
+nb::object same_or_new(nb::handle argument, const TensorValue& result) {
+  if (nb::isinstance<TensorValue>(argument)) {
+    const auto& value = nb::cast<const TensorValue&>(argument);
+    if (value.ir_value() == result.ir_value() && value.weight_state() == result.weight_state())
+      return nb::borrow(argument);
+  }
+  return make_value(result);
 }
 
 nb::list make_values(const std::vector<Value>& values) {

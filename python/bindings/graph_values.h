@@ -14,6 +14,8 @@ namespace kiln::python {
 
 /// A Python object of the class for the value's type.
 nb::object make_value(const graph::Value& value);
+/// `argument` itself where the op on it gave its value back, else an object for the result.
+nb::object same_or_new(nb::handle argument, const graph::TensorValue& result);
 /// A list of them.
 nb::list make_values(const std::vector<graph::Value>& values);
 nb::list make_values(const std::vector<graph::TensorValue>& values);

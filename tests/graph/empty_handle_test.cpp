@@ -84,6 +84,8 @@ TEST(EmptyHandle, Values) {
         {"rank", [&] { v.rank(); }},
         {"ir_value", [&] { v.ir_value(); }},
         {"var", [&] { v.var(); }},
+        {"tensor", [&] { v.tensor(); }},
+        {"buffer", [&] { v.buffer(); }},
         {"+", [&] { v + full; }},
         {"reshape", [&] { v.reshape({2}); }},
     });

@@ -440,6 +440,8 @@ TEST_F(Ops, ConstantExternal) {
 TEST_F(Ops, PrintLabels) {
   EXPECT_THAT(failure([&] { ops::print(x, "a/b"); }), StartsWith("ValueError"));
   EXPECT_THAT(failure([&] { ops::print("text", "a\\b"); }), StartsWith("ValueError"));
+  for (const char* label : {"", ".", ".."})
+    EXPECT_THAT(failure([&] { ops::print(x, label); }), StartsWith("ValueError"));
   ops::print("text", "label");
   EXPECT_THAT(g.to_string(),
               HasSubstr("kiln.print(%0) {label = \"label\", text = \"text\"} : chain"));

@@ -144,6 +144,10 @@ TEST(BufferValue, Indexing) {
   EXPECT_EQ(b[ellipsis].load().shape(), (Shape{4, "n"}));
   EXPECT_EQ(b[0].load().shape(), (Shape{"n"}));
   EXPECT_EQ((b[{slice(1, 3)}].load().shape()), (Shape{2, "n"}));
+  EXPECT_EQ((b[{slice(1, 3)}] + 1.0).shape(), (Shape{2, "n"}));
+  EXPECT_EQ((two - b[{slice(1, 3)}]).dtype(), f32);
+  EXPECT_EQ((b[0] > b[1]).dtype(), DType::bool_);
+  EXPECT_EQ((-b[0]).shape(), (Shape{"n"}));
   b[ellipsis] = four;
   EXPECT_EQ(g.ir().body->ops.back()->kind, OpKind::buffer_store);
   b[{slice(0, 2)}] = two;

@@ -6,78 +6,32 @@ implementation may have made so far, so that a comparison at the end is fair wit
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
+from fuzz_program import FLOATS, Fact, Program, Step, rounding
+from fuzz_regions import Regions
 from running import numpy_type, unit
 
 from kiln.dtype import DType
-from kiln.graph import ops
+from kiln.graph import BufferType, DeviceRef, Weight, ops
 
-FLOATS = ("float32", "float64", "float16", "bfloat16")
+CPU = DeviceRef.CPU()
 DIMS = {"a": (0, 1, 2, 5), "b": (1, 3, 4)}
 
 
-@dataclass
-class Fact:
-    """A value of the graph: how to write it, and what it must be."""
-
-    dtype: str
-    dims: tuple  # ints and symbols
-    exact: np.ndarray  # float64, int64 or bool
-    error: np.ndarray  # absolute bound, zero for integers and bools
-
-    @property
-    def is_float(self) -> bool:
-        return self.dtype in FLOATS
-
-
-@dataclass
-class Program:
-    """A straight-line program; `steps` hold (op text, function, operand indices). Buffers are inputs behind the
-    tensors; steps find them in `handles` while the graph is built."""
-
-    inputs: list[tuple[str, tuple]] = field(default_factory=list)
-    buffers: list[tuple[str, tuple]] = field(default_factory=list)
-    handles: list = field(default_factory=list)
-    steps: list[tuple[str, object, tuple[int, ...]]] = field(default_factory=list)
-    outputs: list[int] = field(default_factory=list)
-
-    def build(self, *values):
-        count = len(self.inputs)
-        values, self.handles = list(values[:count]), values[count:]
-        for _, op, operands in self.steps:
-            values.append(op(*[values[i] for i in operands]))
-        return [values[i] for i in self.outputs]
-
-    def text(self) -> str:
-        lines = [f"v{i} = input({dtype}, {dims})" for i, (dtype, dims) in enumerate(self.inputs)]
-        lines += [f"b{i} = buffer({dtype}, {dims})" for i, (dtype, dims) in enumerate(self.buffers)]
-        base = len(self.inputs)
-        lines += [f"v{base + i} = {name}({', '.join(f'v{o}' for o in operands)})"
-                  for i, (name, _, operands) in enumerate(self.steps)]
-        return "\n".join([*lines, f"output {', '.join(f'v{i}' for i in self.outputs)}"])
-
-
-def rounding(dtype: str, value: np.ndarray) -> np.ndarray:
-    """Half a unit in the last place of the dtype, subnormal numbers included."""
-    if dtype not in FLOATS:
-        return np.zeros(value.shape)
-    smallest = {"float32": 2.0**-149, "float64": 0.0, "float16": 2.0**-24, "bfloat16": 2.0**-133}[dtype]
-    return np.abs(value) * unit(dtype) + smallest
-
-
-class Fuzzer:
+class Fuzzer(Regions):
     """Grows one random program and evaluates it op by op."""
 
-    def __init__(self, seed: int, size: int):
+    def __init__(self, seed: int):
         self.rng = np.random.default_rng(seed)
+        size = 2 + int(self.rng.integers(0, 39, 2).min())  # small ones more often: they say more in a second
         self.symbols = {name: int(self.rng.choice(sizes)) for name, sizes in DIMS.items()}
         self.program = Program()
         self.facts: list[Fact] = []
         self.arrays: list[np.ndarray] = []
         self.memory: list[np.ndarray] = []  # what the buffers hold before the program runs
-        self.state: list[Fact] = []  # and after the steps so far
+        self.state: list[Fact] = []  # and after the steps so far, those that steps create too
+        self.depth = 0  # of regions around the next step
         for _ in range(int(self.rng.integers(1, 4))):
             self.add_input()
         for _ in range(int(self.rng.choice([0, 0, 1, 2]))):
@@ -112,8 +66,8 @@ class Fuzzer:
         self.memory.append(array)
         self.state.append(fact)
 
-    def random_array(self):
-        dims = self.random_dims()
+    def random_array(self, dims=None):
+        dims = self.random_dims() if dims is None else dims
         dtype = str(self.rng.choice(["float32"] * 6 + ["float64", "float16", "bfloat16", "int32", "int64", "bool"]))
         shape, kind = self.size(dims), numpy_type(dtype)
         if dtype == "bool":
@@ -128,31 +82,36 @@ class Fuzzer:
 
     def add_step(self) -> None:
         for _ in range(50):
-            maker = self.rng.choice([self.unary, self.unary, self.binary, self.binary, self.binary, self.reduction,
-                                     self.movement, self.movement, self.product, self.choice, self.conversion,
-                                     self.joining, self.normalising, self.attention, self.loading, self.storing,
-                                     self.storing_part])
+            maker = self.rng.choice([
+                *[self.unary, self.movement] * 2, *[self.binary] * 3, self.reduction, self.product, self.choice,
+                self.conversion, self.joining, self.normalising, self.attention, self.loading, self.storing,
+                self.storing_part, self.weighing, self.creating, self.indexing, self.multiplying, self.branching,
+                self.looping, self.calling])
             with np.errstate(all="ignore"):
                 made = maker()
             if made is None:
                 continue
-            name, op, operands, fact, *after = made
-            if fact.exact.size > 200_000 or not np.all(np.isfinite(fact.exact)) or not np.all(np.isfinite(fact.error)):
+            text, op, operands, facts, *after = made
+            facts = facts if isinstance(facts, list) else [facts]
+            if not all(self.acceptable(fact) for fact in facts):
                 continue
-            limit = 1e4 if fact.dtype in ("float16",) else 1e15
-            if fact.exact.size and np.abs(fact.exact.astype(np.float64)).max() > limit:
-                continue
-            if fact.dtype == "int32" and fact.exact.size and np.abs(fact.exact).max() > 2**30:
-                continue
-            assert fact.exact.shape == self.size(fact.dims), (name, fact.exact.shape, fact.dims)
-            self.program.steps.append((name, op, operands))
-            self.facts.append(fact)
+            for fact in facts:
+                assert fact.exact.shape == self.size(fact.dims), (text, fact.exact.shape, fact.dims)
+            self.program.steps.append(Step(text, op, operands, len(facts)))
+            self.facts += facts
             for change in after:
                 change()
             return
 
+    def acceptable(self, fact: Fact) -> bool:
+        """Whether the value is of a size that every implementation can hold without overflow."""
+        if fact.exact.size > 200_000 or not np.all(np.isfinite(fact.exact)) or not np.all(np.isfinite(fact.error)):
+            return False
+        limit = {"float16": 1e4, "int32": 2**30}.get(fact.dtype, 1e15)
+        return fact.exact.size == 0 or np.abs(fact.exact.astype(np.float64)).max() <= limit
+
     def choose_outputs(self) -> None:
-        used = {i for _, _, operands in self.program.steps for i in operands}
+        used = {i for step in self.program.steps for i in step.operands}
         count = len(self.facts)
         ends = [i for i in range(count) if i not in used]
         extra = [int(i) for i in self.rng.integers(0, count, int(self.rng.integers(0, 3)))]
@@ -164,6 +123,11 @@ class Fuzzer:
         if not found:
             return None
         return found[-1] if self.rng.random() < 0.4 else int(self.rng.choice(found))
+
+    @staticmethod
+    def computing_unit(dtype: str) -> float:
+        """The unit of the type in which floats of the dtype are added up."""
+        return unit("float64" if dtype == "float64" else "float32")
 
     def result(self, dtype, dims, exact, error) -> Fact:
         exact = np.asarray(exact)
@@ -250,7 +214,7 @@ class Fuzzer:
             return None
         v, e = x.exact, x.error
         dims = x.dims[:axis] + (1,) + x.dims[axis + 1 :]
-        eps = unit("float64" if x.dtype == "float64" else "float32")
+        eps = self.computing_unit(x.dtype)
         if name == "sum":
             made = v.sum(axis, keepdims=True), e.sum(axis, keepdims=True) + n * eps * np.abs(v).sum(axis, keepdims=True)
         elif name == "mean":
@@ -331,7 +295,7 @@ class Fuzzer:
         y = self.facts[j]
         a, b = np.abs(x.exact.astype(np.float64)), np.abs(y.exact.astype(np.float64))
         n = a.shape[-1]
-        eps = unit("float64" if x.dtype == "float64" else "float32")
+        eps = self.computing_unit(x.dtype)
         error = x.error @ b + a @ y.error + x.error @ y.error + n * eps * (a @ b)
         return "matmul", ops.matmul, (i, j), self.result(x.dtype, (*x.dims[:-1], y.dims[-1]), x.exact @ y.exact, error)
 
@@ -498,3 +462,119 @@ class Fuzzer:
 
         return f"store[b{b}][{axis}: {at}]", build, (i,), x, lambda: self.state.__setitem__(
             b, Fact(old.dtype, old.dims, exact, error))
+
+    def creating(self):
+        """A buffer of the graph's own, filled as soon as it is made."""
+        i = self.pick()
+        b, x = len(self.state), self.facts[i]
+        kind = BufferType(getattr(DType, x.dtype), x.dims, CPU)
+
+        def build(x):
+            assert len(self.program.handles) == b
+            self.program.handles.append(ops.buffer_create(kind))
+            ops.buffer_store(self.program.handles[b], x)
+            return []
+
+        return f"b{b} = create", build, (i,), [], lambda: self.state.append(x)
+
+    # Values that are known before the graph runs
+
+    def weighing(self):
+        """A weight or a constant."""
+        sizes = [d for d in self.random_dims() if isinstance(d, int)]
+        if self.facts and self.rng.random() < 0.6:
+            sizes = [d for d in self.facts[self.pick()].dims if isinstance(d, int)]
+        dims, dtype, array, fact = self.random_array(tuple(sizes))
+        kind = getattr(DType, dtype)
+        if self.rng.random() < 0.5 and self.calls == 0:
+            name = f"w{len(self.program.weights)}"
+            self.program.weights[name] = array
+            return f"weight[{dtype}, {sizes}]", lambda: Weight(name, kind, sizes, CPU), (), fact
+        if dtype == "bfloat16" and array.size == 0:
+            return None  # a list does not say the shape of nothing
+        values = array.astype(np.float64).tolist() if dtype == "bfloat16" else array
+        return f"constant[{dtype}, {sizes}]", lambda: ops.constant(values, kind, CPU), (), fact
+
+    def indexing(self):
+        """Gather or scatter along an axis by constant indices, or the place of the largest element."""
+        i = self.pick(lambda f: len(f.dims) > 0)
+        if i is None:
+            return None
+        x = self.facts[i]
+        axis = int(self.rng.integers(len(x.dims)))
+        n = x.dims[axis]
+        kind = self.rng.choice(["gather", "gather", "scatter", "argmax"])
+        if kind == "argmax":
+            if x.dtype == "bool" or x.exact.shape[axis] == 0:
+                return None
+            ordered = np.sort(x.exact, axis)
+            if ordered.shape[axis] > 1 and ordered.size:
+                gap = np.diff(ordered, axis=axis).take([-1], axis)
+                if np.any(gap <= 2 * x.error.max(axis, keepdims=True)):
+                    return None  # which one is the largest could change
+            fact = Fact("int64", x.dims[:axis] + (1,) + x.dims[axis + 1 :], np.argmax(x.exact, axis, keepdims=True),
+                        np.zeros(1))
+            fact.error = np.zeros(fact.exact.shape)
+            return f"argmax[{axis}]", lambda x: ops.argmax(x, axis), (i,), fact
+        if not isinstance(n, int) or n == 0:
+            return None
+        count = int(self.rng.integers(1, 4))
+        dtype = str(self.rng.choice(["int32", "int64"]))
+
+        def constant(where):
+            return ops.constant(where, getattr(DType, dtype), CPU)
+
+        if kind == "gather":
+            where = self.rng.integers(-n, n, count).tolist()
+            return (f"gather{axis}{where}", lambda x: ops.gather(x, constant(where), axis), (i,),
+                    Fact(x.dtype, x.dims[:axis] + (count,) + x.dims[axis + 1 :], x.exact.take(where, axis),
+                         x.error.take(where, axis)))
+        where = self.rng.permutation(n)[:count].tolist()
+        dims = x.dims[:axis] + (len(where),) + x.dims[axis + 1 :]
+        j = self.pick(lambda f: f.dtype == x.dtype and f.dims == dims)
+        if j is None:
+            return None
+        index = np.array(where).reshape([-1 if k == axis else 1 for k in range(len(dims))])
+        exact, error = x.exact.copy(), np.array(x.error)
+        np.put_along_axis(exact, np.broadcast_to(index, self.size(dims)), self.facts[j].exact, axis)
+        np.put_along_axis(error, np.broadcast_to(index, self.size(dims)), self.facts[j].error, axis)
+
+        def build(x, updates):
+            shaped = ops.reshape(constant(where), index.shape)
+            return ops.scatter(x, updates, ops.broadcast_to(shaped, updates.shape), axis)
+
+        return f"scatter{axis}{where}", build, (i, j), Fact(x.dtype, x.dims, exact, error)
+
+    def multiplying(self):
+        """More of the same values, or several values of one."""
+        i = self.pick(lambda f: len(f.dims) > 0)
+        if i is None:
+            return None
+        x = self.facts[i]
+        rank = len(x.dims)
+        axis = int(self.rng.integers(rank))
+        n = x.dims[axis]
+        kind = self.rng.choice(["tile", "repeat", "stack", "split"])
+        if kind == "stack" and rank < 4:
+            j = self.pick(lambda f: f.like(x))
+            y = self.facts[j]
+            return (f"stack[{axis}]", lambda x, y: ops.stack([x, y], axis), (i, j),
+                    Fact(x.dtype, x.dims[:axis] + (2,) + x.dims[axis:], np.stack([x.exact, y.exact], axis),
+                         np.stack([x.error, y.error], axis)))
+        if not isinstance(n, int):
+            return None
+
+        def part(function, size):
+            return Fact(x.dtype, x.dims[:axis] + (size,) + x.dims[axis + 1 :], function(x.exact), function(x.error))
+
+        if kind == "tile":
+            times = [2 if k == axis else 1 for k in range(rank)]
+            return f"tile[{axis}]", lambda x: ops.tile(x, times), (i,), part(lambda a: np.tile(a, times), 2 * n)
+        if kind == "repeat":
+            return (f"repeat[{axis}]", lambda x: ops.repeat_interleave(x, 2, axis), (i,),
+                    part(lambda a: np.repeat(a, 2, axis), 2 * n))
+        if kind == "split" and n > 1:
+            at = int(self.rng.integers(0, n + 1))
+            return (f"split{axis}[{at}, {n - at}]", lambda x: list(ops.split(x, [at, n - at], axis)), (i,),
+                    [part(lambda a: a.take(range(at), axis), at), part(lambda a: a.take(range(at, n), axis), n - at)])
+        return None

@@ -44,9 +44,9 @@ def tensor_type(dtype: str, shape) -> TensorType:
     return TensorType(getattr(DType, dtype), shape, DeviceRef.CPU())
 
 
-def compiled(build, types, name="case"):
+def compiled(build, types, name="case", weights=None):
     """A model of `build(*inputs)`, whose result is one value or several."""
-    return load(Graph(name, build, types))
+    return load(Graph(name, build, types), weights)
 
 
 def run(build, *arrays, shapes=None) -> list[np.ndarray]:

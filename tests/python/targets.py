@@ -68,15 +68,15 @@ def check_code(compiled: CompiledModel) -> None:
     assert missing <= LIBRARY, f"the code needs {', '.join(sorted(missing - LIBRARY))}"
 
 
-def load(graph: Graph) -> Model:
+def load(graph: Graph, weights=None) -> Model:
     if not TARGET:
-        return session().load(graph)
+        return session().load(graph, weights_registry=weights)
     with compiling_for(TARGET):
         compiled = session().compile(graph)
     check_code(compiled)
     try:
-        return session().init(compiled)
+        return session().init(compiled, weights_registry=weights)
     except RuntimeError as error:
         if "needs a CPU with" not in str(error):
             raise
-        return session().load(graph)
+        return session().load(graph, weights_registry=weights)

@@ -91,6 +91,9 @@ def test_modules_of_graphs(session):
     with pytest.raises(ValueError, match=r"load_all\(\)"):
         session.load(module)
     assert list(session.load_all(module)) == ["first", "second"]
+    axpy("first", module=module)
+    with pytest.raises(RuntimeError, match="Two graphs of the module are named 'first'"):
+        session.compile(module)
 
 
 def test_compile_async(session):
@@ -240,6 +243,9 @@ def test_inputs_of_every_kind(session, model):
     (("text", ones(2, 3)), ValueError, "All positional arguments must be of the type `kiln.driver.Buffer` or a tensor "
      "type implementing the dlpack protocol. We do not currently support inputs of the type <class 'str'>."),
     ((None, ones(2, 3)), ValueError, "inputs of the type <class 'NoneType'>."),
+    ((ones(3), ones(2, 3).astype("c8")), ValueError, "Input at position 1: unsupported NumPy dtype: complex64"),
+    ((np.array(["2020-01-01"], "M8[D]"), ones(2, 3)), ValueError,
+     r"Input at position 0: unsupported NumPy dtype: datetime64\[D\]"),
 ])
 def test_refused_inputs(model, arguments, error, text):
     with pytest.raises(error, match=text):

@@ -345,3 +345,14 @@ def test_async_value_and_asyncio():
 
 def test_accelerators_of_an_artifact():
     assert InferenceSession().compile(scaled()).info.accelerators == []
+
+
+def test_threads_from_the_environment(monkeypatch, recwarn):
+    for value in ("3", "0", ""):
+        monkeypatch.setenv("KILN_NUM_THREADS", value)
+        InferenceSession()
+    assert not recwarn.list
+    for value in ("99999999999", "-1", "many", "2.5"):
+        monkeypatch.setenv("KILN_NUM_THREADS", value)
+        with pytest.warns(UserWarning, match=f"The environment variable KILN_NUM_THREADS is '?{value}"):
+            InferenceSession()

@@ -157,6 +157,20 @@ def test_methods(graph):
         graph.inputs[3].var()
     x.print()
     x.print("label")
+    for label in ("", ".", "..", "a\0b", "a/b"):
+        with pytest.raises(ValueError, match="The print label '"):
+            x.print(label)
+
+
+def test_what_changes_nothing_gives_the_same_object(graph):
+    x = graph.inputs[0].tensor
+    assert ops.cast(x, F32) is x and x.cast(F32) is x
+    assert ops.transfer_to(x, CPU()) is x and x.to(CPU()) is x
+    weight = Weight("w", F32, [2], CPU())
+    assert ops.cast(weight, F32) is weight
+    assert ops.cast(x, I32) is not x and ops.cast(x, I32).dtype is I32
+    ref = DeviceRef.CPU()
+    assert DeviceRef.from_device(ref) is ref and DeviceRef.from_device(CPU()) == ref
 
 
 def test_buffers(graph):

@@ -5,7 +5,7 @@ import pytest
 from running import assert_equal, compiled, execute, session, tensor_type
 
 from kiln.dtype import DType
-from kiln.graph import DeviceRef, Graph, TensorType, ops
+from kiln.graph import DeviceRef, Dim, Graph, TensorType, ops
 
 CPU = DeviceRef.CPU()
 F32 = DType.float32
@@ -46,6 +46,21 @@ def test_a_chain_of_rows():
         e = np.exp(expected - expected.max(1, keepdims=True))
         expected = e / e.sum(1, keepdims=True)
     np.testing.assert_allclose(execute(model, [x])[0], expected, rtol=1e-12)
+
+
+@pytest.mark.compiler
+def test_dims_of_many_divisions():
+    def build(x):
+        dim = Dim("n")
+        for _ in range(32):
+            dim = (dim + 3) // 2
+        return ops.broadcast_to(x[0], [dim])
+
+    size = 1000
+    for _ in range(32):
+        size = (size + 3) // 2
+    model = compiled(build, [tensor_type("float32", ["n"])])
+    assert execute(model, [np.ones(1000, np.float32)])[0].shape == (size,)
 
 
 @pytest.mark.compiler

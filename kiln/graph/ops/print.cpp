@@ -18,6 +18,10 @@ void add_print(std::vector<Value> operands, ir::Attributes attributes) {
         format("The print label '{}' contains a path separator; labels may name files, "
                "so choose one without.",
                label));
+  if (label.empty() || label == "." || label == ".." || label.find('\0') != std::string::npos)
+    throw ValueError(
+        format("The print label '{}' cannot name a file, as labels may have to; choose another.",
+               label.substr(0, label.find('\0'))));
   operands.push_back(d::chain_of(DeviceRef::CPU()));
   ir::Op* op = d::add_op(OpKind::print, operands, std::move(attributes));
   d::advance_chain(DeviceRef::CPU(), d::current_graph()->handle(op->result()));

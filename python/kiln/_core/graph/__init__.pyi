@@ -100,6 +100,8 @@ class AlgebraicDim(Dim):
 
     def __init__(self, dim: object | None) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
 class DeviceKind(enum.StrEnum):
     """The kinds of devices."""
 
