@@ -219,8 +219,8 @@ llvm::Value* Lowering::gelu_erf(llvm::Value* x, bool precise) {
     llvm::Value* ratio = b.CreateFDiv(minus_half, b.CreateFAdd(t, number(x, 2.5)));
     llvm::Value* s = fma(ratio, number(x, -8.4), number(x, -3.2));
     llvm::Value* p = b.CreateFMul(
-        ratio,
-        polynomial(s, {-2.745341554e-08, -7.786941296e-07, -7.747513337e-06, -3.062059477e-05,
+        ratio, polynomial_in_two(
+                   s, {-2.745341554e-08, -7.786941296e-07, -7.747513337e-06, -3.062059477e-05,
                        6.802933513e-06, 2.988580090e-04, -9.450705838e-04, -4.618488252e-03,
                        5.460336059e-02, -2.830278873e-01, 1.031573415e+00}));
     weight = fma(b.CreateFMul(p, e.reduced), e.slope, p);

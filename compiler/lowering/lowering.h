@@ -185,6 +185,9 @@ class Lowering {
   llvm::Value* quick_min(llvm::Value* x, llvm::Value* y);
   // Horner's rule, the highest coefficient first.
   llvm::Value* polynomial(llvm::Value* x, llvm::ArrayRef<double> coefficients);
+  // The same as two shorter chains, of even and of odd powers, that run side by side: for code that
+  // waits for the chain rather than for the multipliers.
+  llvm::Value* polynomial_in_two(llvm::Value* x, llvm::ArrayRef<double> coefficients);
 
   llvm::IRBuilder<>& b;
   const Isa& isa_;

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "compiler/lowering/lowering.h"
 
@@ -23,6 +24,16 @@ llvm::Value* Lowering::polynomial(llvm::Value* x, llvm::ArrayRef<double> coeffic
   return sum;
 }
 
+llvm::Value* Lowering::polynomial_in_two(llvm::Value* x, llvm::ArrayRef<double> coefficients) {
+  if (!isa_.fma) return polynomial(x, coefficients);  // the one more rounding would show
+  std::vector<double> parts[2];  // of even and of odd powers, highest first
+  for (std::size_t i = 0; i < coefficients.size(); ++i)
+    parts[(coefficients.size() - 1 - i) % 2].push_back(coefficients[i]);
+  llvm::Value* square = b.CreateFMul(x, x);
+  llvm::Value* even = polynomial(square, parts[0]);
+  return fma(polynomial(square, parts[1]), x, even);
+}
+
 Lowering::Exponential Lowering::exp_parts(llvm::Value* x, llvm::Value* x_low, bool minus_one) {
   bool wide = is_double(x);
   // Adding the anchor rounds to an integer and leaves it, plus twice the bias, in the low bits.
@@ -31,8 +42,8 @@ Lowering::Exponential Lowering::exp_parts(llvm::Value* x, llvm::Value* x_low, bo
   llvm::Value* n = b.CreateFSub(shifted, anchor);
   // ln 2 in two parts; n times the first is exact.
   llvm::Value* r = fma(n, number(x, wide ? -0x1.62e42feep-1 : -0x1.63p-1), x);
-  r = fma(n, number(x, wide ? -0x1.a39ef35793c76p-33 : 0x1.bd0105c610ca8p-13), r);
-  if (x_low) r = b.CreateFAdd(r, x_low);
+  llvm::Constant* low = number(x, wide ? -0x1.a39ef35793c76p-33 : 0x1.bd0105c610ca8p-13);
+  r = x_low ? b.CreateFAdd(r, fma(n, low, x_low)) : fma(n, low, r);
   llvm::Value* mantissa = nullptr;
   llvm::Value* slope = nullptr;
   if (wide) {
@@ -50,9 +61,9 @@ Lowering::Exponential Lowering::exp_parts(llvm::Value* x, llvm::Value* x_low, bo
     mantissa = fma(sum, b.CreateFMul(r, r), r);
     if (!minus_one) mantissa = b.CreateFAdd(mantissa, number(x, 1));
   } else {
-    slope = polynomial(r, {1.374473446048796176910400390625e-3, 8.368954993784427642822265625e-3,
-                           4.16696555912494659423828125e-2, 0.16666518151760101318359375,
-                           0.49999988079071044921875, 1});
+    slope = polynomial_in_two(r, {1.374473446048796176910400390625e-3,
+                                  8.368954993784427642822265625e-3, 4.16696555912494659423828125e-2,
+                                  0.16666518151760101318359375, 0.49999988079071044921875, 1});
     mantissa = fma(slope, r, number(x, 1));
   }
   return {mantissa, r, slope, bits(shifted), bits(anchor)};
