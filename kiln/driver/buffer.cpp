@@ -81,15 +81,18 @@ bool Buffer::aligned(std::size_t alignment) const {
   return reinterpret_cast<std::uintptr_t>(data()) % alignment == 0;
 }
 
-void Buffer::wait_for_host_read() const { state_->storage->wait_for_host(false); }
-void Buffer::wait_for_host_write() const { state_->storage->wait_for_host(true); }
+void Buffer::wait_for_host_read() const { state_->storage->wait_for_host(*state_, false); }
+void Buffer::wait_for_host_write() const { state_->storage->wait_for_host(*state_, true); }
+
+ByteRange Buffer::byte_range() const { return ByteRange::of(*state_); }
+void Buffer::record_finished_write() const { storage()->record_finished_write(*state_); }
 
 void Buffer::record_use(const DeviceQueue& queue, const UseOptions& options) const {
   check_call("Buffer.record_use");
   if (order_checker::enabled()) [[unlikely]]
     order_checker::use(*this, *queue.backend(), queue.backend()->submitted(), options.write,
                        "Buffer.record_use");
-  state_->storage->record(*queue.backend(), queue.backend()->submitted(), options.write);
+  state_->storage->record(*state_, *queue.backend(), queue.backend()->submitted(), options.write);
 }
 
 Scalar Buffer::item() const {
@@ -180,7 +183,7 @@ void Buffer::copy_elements_from(const Buffer& source) const {
     if (at_once) {
       const TraceSpan span("copy", "work", {.bytes = static_cast<std::int64_t>(byte_size())});
       std::memmove(data(), source.data(), byte_size());
-      state_->storage->record_finished_write();
+      record_finished_write();
       return;
     }
     work.kind = Work::Kind::copy;
@@ -210,7 +213,7 @@ void Buffer::copy_elements_from(const Buffer& source) const {
       const TraceSpan span("strided copy", "work",
                            {.bytes = static_cast<std::int64_t>(byte_size())});
       gather();
-      state_->storage->record_finished_write();
+      record_finished_write();
       return;
     }
     work.kind = Work::Kind::function;
@@ -222,11 +225,10 @@ void Buffer::copy_elements_from(const Buffer& source) const {
     order_checker::use(source, queue, queue.submitted() + 1, false, "a copy");
     order_checker::use(*this, queue, queue.submitted() + 1, true, "a copy");
   }
-  if (Point writer = source.storage()->last_write(); writer.timeline)
-    work.reads.push_back(std::move(writer));
+  work.reads = source.storage()->writes(*source.state_);
   const std::uint64_t value = queue.enqueue(std::move(work));
-  state_->storage->record(queue, value, true);
-  source.state_->storage->record(queue, value, false);
+  state_->storage->record(*state_, queue, value, true);
+  source.state_->storage->record(*source.state_, queue, value, false);
   if (&queue != &source_queue) {
     Work wait;
     wait.waits.push_back({Ref<Timeline>::share(&queue.timeline()), value});
@@ -260,7 +262,7 @@ void Buffer::memset(int value) const {
   if (queue.idle() && is_host() && !checked) {
     const TraceSpan span("fill", "work", {.bytes = static_cast<std::int64_t>(bytes)});
     std::memset(data(), value, bytes);
-    state_->storage->record_finished_write();
+    record_finished_write();
     return;
   }
   Work work;
@@ -270,7 +272,7 @@ void Buffer::memset(int value) const {
   work.destination = data();
   work.value = static_cast<std::uint8_t>(value);
   work.bytes = bytes;
-  state_->storage->record(queue, queue.enqueue(std::move(work)), true);
+  state_->storage->record(*state_, queue, queue.enqueue(std::move(work)), true);
 }
 
 void copy_pinned_to_destinations(const Buffer& source, std::span<const Buffer> destinations) {
@@ -289,10 +291,12 @@ void batch_inplace_copy(std::span<const Buffer> destinations, std::span<const Bu
                destinations.size(), sources.size()));
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (destinations[i] != sources[i]) destinations[i].check_copy(sources[i]);
-  std::set<std::tuple<void*, void*, std::size_t>> seen;
+  std::set<std::tuple<void*, bool, void*, bool, std::size_t>> seen;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const std::tuple pair(destinations[i].data(), sources[i].data(), sources[i].byte_size());
-    if (destinations[i] == sources[i] || std::get<2>(pair) == 0) continue;
+    const std::tuple pair(destinations[i].data(), destinations[i].starts_in_half_byte(),
+                          sources[i].data(), sources[i].starts_in_half_byte(),
+                          sources[i].byte_size());
+    if (destinations[i] == sources[i] || sources[i].num_elements() == 0) continue;
     if (!seen.insert(pair).second) continue;
     destinations[i].inplace_copy_from(sources[i]);
   }

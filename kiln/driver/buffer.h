@@ -73,6 +73,7 @@ struct DLPackOptions {
 };
 
 class Storage;
+struct ByteRange;
 
 namespace detail {
 /// What a Buffer handle points to; made in one block together with its storage.
@@ -247,6 +248,10 @@ class Buffer {
   const void* identity() const { return state_.get(); }
   /// The memory behind it, shared by slices and views.
   Storage* storage() const { return state_->storage; }
+  /// The addresses that its elements lie between.
+  ByteRange byte_range() const;
+  /// Says that the caller has written the buffer, and that this is over.
+  void record_finished_write() const;
 
   explicit Buffer(Ref<detail::BufferState> state) : state_(std::move(state)) {}
 

@@ -194,6 +194,7 @@ Prepared prepare(const Buffer& buffer, const DLPackOptions& options) {
     return {std::move(copied), true};
   }
   if (options.copy == true) {
+    if (host_memory && !options.stream) buffer.wait_for_host_read();
     Buffer copied = buffer.copy();
     if (host_memory) copied.wait_for_host_read();
     return {std::move(copied), true};

@@ -130,6 +130,7 @@ void Buffer::set(std::span<const Index> indices, const Scalar& value) const {
     store_element(dtype(), element.data(), element.state_->odd_start ? 1 : 0, value);
   else
     std::memcpy(element.data(), &converted, static_cast<std::size_t>(element_size()));
+  element.record_finished_write();
 }
 
 Buffer Buffer::view(DType new_dtype, const std::optional<Shape>& new_shape) const {

@@ -27,6 +27,7 @@ struct Use {
   const Timeline* timeline;
   std::uint64_t value;
   bool write;
+  ByteRange range;
   std::string what;  // "Buffer.memset on cpu[0]:queue@0x1, called at a.py:3, writes"
 };
 
@@ -94,7 +95,7 @@ constinit std::atomic<bool> has_uses{false};
 void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool write,
          const char* operation) {
   const Timeline& timeline = queue.timeline();
-  Use fresh{&timeline, value, write,
+  Use fresh{&timeline, value, write, buffer.byte_range(),
             format("{} on {}, called at {}, {}", operation, queue.to_string(), call_site(),
                    write ? "writes" : "reads")};
   const std::lock_guard lock(state().mutex);
@@ -102,15 +103,18 @@ void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool wr
   has_uses.store(true, std::memory_order_relaxed);
   std::vector<Use>& uses = state().uses[buffer.storage()];
   for (const Use& earlier : uses)
-    if ((write || earlier.write) && !ordered(earlier, timeline))
+    if ((write || earlier.write) && earlier.range.meets(fresh.range) && !ordered(earlier, timeline))
       throw RuntimeError(
           format("Two uses of {} have no order between them: {} it, and before that {} it. Let the "
                  "later queue wait for the other one (`wait_for` with the queue or an event), or "
                  "synchronize in between.",
                  buffer.repr(), fresh.what, earlier.what));
-  // A write comes after all others, a read after those of its own queue.
+  // A write comes after all others of its bytes, a read after those of its own queue; and whoever
+  // comes after what the host knows needs no reminder.
   std::erase_if(uses, [&](const Use& earlier) {
-    return write || (!earlier.write && earlier.timeline == &timeline);
+    if (knows(state().host, earlier)) return true;
+    return fresh.range.holds(earlier.range) &&
+           (write || (!earlier.write && earlier.timeline == &timeline));
   });
   uses.push_back(std::move(fresh));
 }
@@ -133,13 +137,15 @@ void host_saw(const Point& point) {
   see(point);
 }
 
-void host_access(const Storage& storage, bool write) {
+void host_access(const detail::BufferState& window, bool write) {
+  const ByteRange range = ByteRange::of(window);
   const std::lock_guard lock(state().mutex);
-  see({Ref<Timeline>::share(&storage.queue().timeline()), storage.queue().last_user_function()});
-  const auto found = state().uses.find(&storage);
+  see({Ref<Timeline>::share(&window.queue->timeline()), window.queue->last_user_function()});
+  const auto found = state().uses.find(window.storage);
   if (found == state().uses.end()) return;
   for (const Use& use : found->second)
-    if (write || use.write) see({state().queues.at(use.timeline).timeline, use.value});
+    if (write || (use.write && use.range.meets(range)))
+      see({state().queues.at(use.timeline).timeline, use.value});
 }
 
 void forget(const Storage& storage) noexcept {

@@ -19,8 +19,8 @@ void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool wr
 void wait(QueueBackend& queue, const Point& point);
 /// The host has seen `point` reached; what it enqueues from now on, on any queue, comes after it.
 void host_saw(const Point& point);
-/// The host reads or writes the memory: it waits for the uses that conflict with that.
-void host_access(const Storage& storage, bool write);
+/// The host reads or writes the window: it waits for the uses that conflict with that.
+void host_access(const detail::BufferState& window, bool write);
 /// The memory is given back; another buffer may get its place. Also when the check is off by now.
 void forget(const Storage& storage) noexcept;
 /// Whether anything was ever checked.

@@ -19,13 +19,50 @@ struct StorageAccess::Root {
   detail::BufferState state;
 };
 
-void Storage::record(QueueBackend& queue, std::uint64_t value, bool write) {
+ByteRange ByteRange::of(const detail::BufferState& window) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(window.data);
+  if (window.num_elements == 0) return {begin, begin};
+  const auto bits = static_cast<std::int64_t>(window.dtype.size_in_bits());
+  std::int64_t lowest = 0, highest = 0;  // elements from the first one
+  if (window.contiguous) {
+    highest = window.num_elements - 1;
+  } else {
+    for (std::size_t axis = 0; axis < window.shape.size(); ++axis) {
+      const std::int64_t reach = (window.shape[axis] - 1) * window.strides[axis];
+      (reach < 0 ? lowest : highest) += reach;
+    }
+  }
+  // Elements of half a byte may share their first and last byte with others.
+  const std::int64_t odd = window.odd_start ? 1 : 0;
+  const std::int64_t first = bits < 8 ? (lowest + odd - 1) / 2 : lowest * (bits / 8);
+  const std::int64_t last = bits < 8 ? (highest + odd) / 2 + 1 : (highest + 1) * (bits / 8);
+  return {begin + static_cast<std::uintptr_t>(first), begin + static_cast<std::uintptr_t>(last)};
+}
+
+namespace {
+
+/// What is left of a failed write after a good one over `written`. A write in the middle leaves
+/// all of it.
+void cut(ByteRange& failed, const ByteRange& written) {
+  if (written.holds(failed))
+    failed = {};
+  else if (written.begin <= failed.begin && written.end > failed.begin)
+    failed.begin = written.end;
+  else if (written.end >= failed.end && written.begin < failed.end)
+    failed.end = written.begin;
+}
+
+}  // namespace
+
+void Storage::record(const detail::BufferState& window, QueueBackend& queue, std::uint64_t value,
+                     bool write) {
   Timeline& timeline = queue.timeline();
   // Work that is over and well needs no record, and a write by it ends an older record.
   if (timeline.reached(value) && !timeline.error_at(value)) {
-    if (write) record_finished_write();
+    if (write) record_finished_write(window);
     return;
   }
+  const ByteRange range = write ? ByteRange::of(window) : ByteRange{};
   Uses* uses = uses_.load(std::memory_order_acquire);
   if (!uses) {
     auto* fresh = new Uses;
@@ -35,56 +72,78 @@ void Storage::record(QueueBackend& queue, std::uint64_t value, bool write) {
       delete fresh;
   }
   std::lock_guard lock(uses->mutex);
-  std::size_t index = 0;
-  while (index < uses->entries.size() && uses->entries[index].timeline.get() != &timeline) ++index;
-  if (index == uses->entries.size())
-    uses->entries.push_back({Ref<Timeline>::share(&timeline), 0, 0});
   uses->active.store(true, std::memory_order_release);
-  Use& use = uses->entries[index];
-  if (write) {
-    use.write = std::max(use.write, value);
-    uses->last_writer = static_cast<int>(index);
-  } else {
-    use.read = std::max(use.read, value);
+  // Work usually goes on with what it did before.
+  constexpr std::size_t kLook = 8;
+  std::vector<Use>& entries = uses->entries;
+  for (std::size_t i = entries.size(); i-- > 0 && entries.size() - i <= kLook;) {
+    Use& use = entries[i];
+    if (use.write && write && use.range.meets(range) && use.timeline.get() != &timeline) break;
+    if (use.timeline.get() != &timeline || use.write != write) continue;
+    if (write && !(range.holds(use.range) && use.range.holds(range))) continue;
+    use.value = std::max(use.value, value);
+    return;
   }
+  if (entries.size() >= uses->prune_at) {
+    prune_locked(*uses);
+    uses->prune_at = std::max<std::size_t>(64, 2 * entries.size());
+  }
+  entries.push_back({Ref<Timeline>::share(&timeline), value, write, range});
 }
 
 bool Storage::prune(Uses& uses) {
   std::lock_guard lock(uses.mutex);
+  prune_locked(uses);
+  if (!uses.entries.empty()) return false;
+  uses.active.store(false, std::memory_order_release);
+  return true;
+}
+
+void Storage::prune_locked(Uses& uses) {
+  std::vector<Use>& entries = uses.entries;
   std::size_t kept = 0;
-  int last_writer = -1;
-  for (std::size_t i = 0; i < uses.entries.size(); ++i) {
-    Use& use = uses.entries[i];
-    const bool writer = static_cast<int>(i) == uses.last_writer;
-    if (use.timeline->reached(std::max(use.read, use.write)) &&
-        !(writer && use.timeline->error_at(use.write)))
-      continue;
-    if (writer) last_writer = static_cast<int>(kept);
-    if (kept != i) uses.entries[kept] = std::move(use);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    Use& use = entries[i];
+    bool keep = !use.over();
+    if (!keep && use.write) {
+      keep = use.error() != nullptr;
+      // What is well has written over earlier failures.
+      if (!keep)
+        for (std::size_t earlier = 0; earlier < kept; ++earlier)
+          if (entries[earlier].write && entries[earlier].over())
+            cut(entries[earlier].range, use.range);
+    }
+    if (!keep) continue;
+    if (kept != i) entries[kept] = std::move(use);
     ++kept;
   }
-  uses.entries.resize(kept);
-  uses.last_writer = last_writer;
-  if (kept == 0) uses.active.store(false, std::memory_order_release);
-  return kept == 0;
+  entries.resize(kept);
+  std::erase_if(entries, [](const Use& use) {
+    return use.write && use.range.begin == use.range.end && use.over();
+  });
 }
 
-void Storage::record_finished_write() {
+void Storage::record_finished_write(const detail::BufferState& window) {
   Uses* uses = uses_.load(std::memory_order_acquire);
-  if (!uses) return;
+  if (!uses || !uses->active.load(std::memory_order_acquire)) return;
+  const ByteRange range = ByteRange::of(window);
   std::lock_guard lock(uses->mutex);
-  if (uses->last_writer < 0) return;
-  const Use& use = uses->entries[uses->last_writer];
-  if (use.timeline->reached(use.write)) uses->last_writer = -1;
+  prune_locked(*uses);
+  for (Use& use : uses->entries)
+    if (use.write && use.over()) cut(use.range, range);
+  prune_locked(*uses);
 }
 
-Point Storage::last_write() const {
+std::vector<Point> Storage::writes(const detail::BufferState& window) const {
+  std::vector<Point> points;
   Uses* uses = uses_.load(std::memory_order_acquire);
-  if (!uses) return {};
+  if (!uses || !uses->active.load(std::memory_order_acquire)) return points;
+  const ByteRange range = ByteRange::of(window);
   std::lock_guard lock(uses->mutex);
-  if (uses->last_writer < 0) return {};
-  const Use& use = uses->entries[uses->last_writer];
-  return {use.timeline, use.write};
+  prune_locked(*uses);
+  for (const Use& use : uses->entries)
+    if (use.write && use.range.meets(range)) points.push_back({use.timeline, use.value});
+  return points;
 }
 
 std::vector<Point> Storage::pending_uses() const {
@@ -92,29 +151,29 @@ std::vector<Point> Storage::pending_uses() const {
   Uses* uses = uses_.load(std::memory_order_acquire);
   if (!uses) return points;
   std::lock_guard lock(uses->mutex);
-  for (const Use& use : uses->entries) {
-    const std::uint64_t value = std::max(use.read, use.write);
-    if (!use.timeline->reached(value)) points.push_back({use.timeline, value});
-  }
+  for (const Use& use : uses->entries)
+    if (!use.over()) points.push_back({use.timeline, use.value});
   return points;
 }
 
-void Storage::wait_for_host(bool write) const {
+void Storage::wait_for_host(const detail::BufferState& window, bool write) const {
   if (order_checker::enabled()) [[unlikely]]
-    order_checker::host_access(*this, write);
-  if (queue_.idle() && settled()) [[likely]]
+    order_checker::host_access(window, write);
+  const QueueBackend& queue = *window.queue;
+  if (queue.idle() && settled()) [[likely]]
     return;
   check_call(write ? "a host write of a buffer" : "a host read of a buffer");
-  const std::uint64_t function = queue_.last_user_function();
-  Timeline& own = queue_.timeline();
+  const std::uint64_t function = queue.last_user_function();
+  Timeline& own = queue.timeline();
   if (!own.reached(function)) own.wait(function);
   if (write) {
     for (const Point& use : pending_uses()) use.wait();
     return;
   }
-  const Point last = last_write();
-  last.wait();
-  if (std::exception_ptr error = last.error()) std::rethrow_exception(error);
+  for (const Point& point : writes(window)) point.wait();
+  // What is still there has failed, or came meanwhile.
+  for (const Point& point : writes(window))
+    if (std::exception_ptr error = point.error()) std::rethrow_exception(error);
   // A user function counts as a write of every buffer of its queue, until its failure is delivered.
   if (function > 0 && own.failed())
     if (std::exception_ptr error = own.error_at(function)) std::rethrow_exception(error);
@@ -177,7 +236,11 @@ namespace detail {
 void destroy(BufferState* state) noexcept {
   if (forked_after_use()) return;
   Storage* storage = state->storage;
-  if (state->queue != &storage->queue()) ref_release(state->queue);
+  if (state->queue != &storage->queue()) {
+    // The storage itself looks after its own queue only.
+    storage->record(*state, *state->queue, state->queue->submitted(), false);
+    ref_release(state->queue);
+  }
   const bool in_root = state->in_root;
   state->~BufferState();
   if (!in_root) CpuMemoryPool::release(state, sizeof(BufferState));

@@ -14,8 +14,20 @@
 
 namespace kiln::driver {
 
+/// The memory that a window reaches into, gaps between its elements included.
+struct ByteRange {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+
+  static ByteRange of(const detail::BufferState& window);
+  bool meets(const ByteRange& other) const { return begin < other.end && other.begin < end; }
+  bool holds(const ByteRange& other) const { return begin <= other.begin && other.end <= end; }
+};
+
 /// One allocation, shared by a buffer and its slices and views. Its memory is used again only when
-/// every recorded use and the work then enqueued on its own queue are over; nobody waits for that.
+/// every recorded use is over, and the work that the queue of each window then had; nobody waits
+/// for that. `window` is the buffer, slice or view through which the memory is used: failures
+/// belong to the bytes that failed work was to write.
 class Storage : public RefCounted {
  public:
   Storage(void* base, std::size_t bytes, DeviceBackend& device, QueueBackend& queue, Usage usage)
@@ -26,23 +38,24 @@ class Storage : public RefCounted {
   QueueBackend& queue() const { return queue_; }
 
   /// Says that work `value` on `queue` uses the memory; no effect when that work is over already.
-  void record(QueueBackend& queue, std::uint64_t value, bool write);
+  void record(const detail::BufferState& window, QueueBackend& queue, std::uint64_t value,
+              bool write);
   /// Says that the host or work that is already over has written the memory: what failed to write
   /// it before is forgotten.
-  void record_finished_write();
-  /// Whether no use is pending and the last write did not fail. Two loads in the usual case.
+  void record_finished_write(const detail::BufferState& window);
+  /// Whether no use is pending and no write failed. Two loads in the usual case.
   bool settled() const {
     Uses* uses = uses_.load(std::memory_order_acquire);
     return uses == nullptr || !uses->active.load(std::memory_order_acquire) || prune(*uses);
   }
-  /// The last write, empty when there is none.
-  Point last_write() const;
+  /// The writes into the window that are not over or failed, in the order of recording.
+  std::vector<Point> writes(const detail::BufferState& window) const;
   /// Every use that is not over.
   std::vector<Point> pending_uses() const;
 
-  /// Waits for the last write, for all uses when `write`, and for user functions on the own queue.
-  /// A read throws what the last write failed with.
-  void wait_for_host(bool write) const;
+  /// Waits for writes into the window, for all uses when `write`, and for user functions on the
+  /// window's queue. A read throws what a write into the window failed with.
+  void wait_for_host(const detail::BufferState& window, bool write) const;
 
  private:
   friend void ref_release(Storage* storage) noexcept;
@@ -50,18 +63,23 @@ class Storage : public RefCounted {
 
   struct Use {
     Ref<Timeline> timeline;
-    std::uint64_t read = 0;
-    std::uint64_t write = 0;
+    std::uint64_t value = 0;
+    bool write = false;
+    ByteRange range;  // of a write
+    bool over() const { return timeline->reached(value); }
+    std::exception_ptr error() const { return timeline->error_at(value); }
   };
   struct Uses {
     std::atomic<bool> active{false};  // entries is not empty
     std::mutex mutex;
-    std::vector<Use> entries;  // one a timeline
-    int last_writer = -1;      // index into entries
+    std::vector<Use> entries;   // in the order of recording
+    std::size_t prune_at = 64;  // entries at which it is worth looking what is over
   };
 
-  /// Forgets uses that are over and well; returns whether none is left.
+  /// Forgets uses that are over and well, and failures that they have written over; returns whether
+  /// none is left.
   static bool prune(Uses& uses);
+  static void prune_locked(Uses& uses);
 
   void* base_;
   std::size_t bytes_;

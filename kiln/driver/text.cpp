@@ -312,6 +312,7 @@ class Printer {
 
 std::string values_text(const Buffer& buffer) {
   if (buffer.num_elements() == 0) return "[]";
+  if (buffer.is_host()) buffer.wait_for_host_read();
   const Buffer dense = buffer.copy(CPU());
   dense.wait_for_host_read();
   if (buffer.rank() > 0) return Printer(dense).print();

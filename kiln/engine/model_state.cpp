@@ -315,7 +315,7 @@ Model::Outputs ModelState::execute(std::span<const Buffer> buffers) {
   run(&call);
   if (writes_inputs) [[unlikely]]
     for (std::size_t i = 0; i < buffers.size(); ++i)
-      if (inputs[i].is_buffer) buffers[i].storage()->record_finished_write();
+      if (inputs[i].is_buffer) buffers[i].record_finished_write();
   return outputs;
 }
 

@@ -146,7 +146,8 @@ void def_creation(nb::class_<Buffer>& cls) {
   cls.def_static(
          "zeros",
          [](IntShape shape, DType dtype, std::optional<Device> device, Usage usage) {
-           return Buffer::zeros(shape.get(), dtype, or_cpu(device), usage);
+           const Shape dims = shape.get();
+           return without_gil([&] { return Buffer::zeros(dims, dtype, or_cpu(device), usage); });
          },
          nb::arg("shape"), nb::arg("dtype"), nb::arg("device") = nb::none(),
          nb::arg("usage") = Usage::DEFAULT, R"(

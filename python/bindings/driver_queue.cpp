@@ -61,11 +61,14 @@ An in-order queue of work on one device.
            nb::overload_cast<const DeviceEvent&>(&DeviceQueue::record_event, nb::const_),
            nb::arg("event"), "Moves the event's mark to the queue's present end.")
       .def("wait_for", nb::overload_cast<const DeviceQueue&>(&DeviceQueue::wait_for, nb::const_),
-           nb::arg("queue"), "Later work here starts after the other queue's present work.")
+           nb::arg("queue"), nb::call_guard<nb::gil_scoped_release>(),
+           "Later work here starts after the other queue's present work.")
       .def("wait_for", nb::overload_cast<const Device&>(&DeviceQueue::wait_for, nb::const_),
-           nb::arg("device"), "Later work here starts after the default queue's present work.")
+           nb::arg("device"), nb::call_guard<nb::gil_scoped_release>(),
+           "Later work here starts after the default queue's present work.")
       .def("wait_for", nb::overload_cast<const DeviceEvent&>(&DeviceQueue::wait_for, nb::const_),
-           nb::arg("event"), "Later work here starts after the event's present mark.")
+           nb::arg("event"), nb::call_guard<nb::gil_scoped_release>(),
+           "Later work here starts after the event's present mark.")
       .def(
           "enqueue_cpu_function",
           [](const DeviceQueue& q, nb::callable function) {
