@@ -26,7 +26,7 @@ llvm::Value* Lowering::polynomial(llvm::Value* x, llvm::ArrayRef<double> coeffic
 
 llvm::Value* Lowering::polynomial_in_two(llvm::Value* x, llvm::ArrayRef<double> coefficients) {
   if (!isa_.fma) return polynomial(x, coefficients);  // the one more rounding would show
-  std::vector<double> parts[2];  // of even and of odd powers, highest first
+  std::vector<double> parts[2];                       // of even and of odd powers, highest first
   for (std::size_t i = 0; i < coefficients.size(); ++i)
     parts[(coefficients.size() - 1 - i) % 2].push_back(coefficients[i]);
   llvm::Value* square = b.CreateFMul(x, x);

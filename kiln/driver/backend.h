@@ -120,6 +120,9 @@ class QueueBackend : public RefCounted {
   /// Blocks until all present work is over; throws what failed since the last time.
   virtual void synchronize() = 0;
   virtual std::uintptr_t native_handle() const = 0;
+  /// Appends a wait until the cell of a CompletionFlag holds `value`. Other than CUDA:
+  /// RuntimeError.
+  virtual void wait_for_host_value(std::uintptr_t device_ptr, std::uint64_t value);
   /// Called when the last handle goes: destroys the queue once its work is over, without waiting.
   virtual void close() noexcept = 0;
 

@@ -74,6 +74,7 @@ struct DLPackOptions {
 
 class Storage;
 struct ByteRange;
+class HostHazardCompletion;
 
 namespace detail {
 /// What a Buffer handle points to; made in one block together with its storage.
@@ -248,6 +249,15 @@ class Buffer {
   const void* identity() const { return state_.get(); }
   /// The memory behind it, shared by slices and views.
   Storage* storage() const { return state_->storage; }
+  /// Whether host access waits for stamped tokens: staging memory of an accelerator, unless it is
+  /// UNTRACKED.
+  bool host_hazard_tracked() const {
+    return pinned() && has(usage(), Usage::STAGING) && !has(usage(), Usage::UNTRACKED);
+  }
+  /// For layers that enqueue work themselves: the token's work writes or reads the buffer. No
+  /// effect on buffers that are not tracked.
+  void stamp_write(const HostHazardCompletion& token) const;
+  void stamp_read(const HostHazardCompletion& token) const;
   /// The addresses that its elements lie between.
   ByteRange byte_range() const;
   /// Says that the caller has written the buffer, and that this is over.

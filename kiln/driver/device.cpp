@@ -1,6 +1,7 @@
 #include "kiln/driver/device.h"
 
 #include <charconv>
+#include <limits>
 
 #include "kiln/driver/backend.h"
 #include "kiln/driver/queue.h"
@@ -126,11 +127,22 @@ void enable_all_peer_access() {
             a, b));
 }
 
+namespace {
+
+/// How many accelerators there are when `id` is one of them.
+int count_for(int id) {
+  if (id < 0 || id == std::numeric_limits<int>::max())
+    throw ValueError(format("{} is not the id of an accelerator; ids count from 0.", id));
+  return id + 1;
+}
+
+}  // namespace
+
 int calculate_virtual_device_count(std::span<const std::vector<DeviceSpec>> spec_lists) {
   int count = 1;
   for (const std::vector<DeviceSpec>& specs : spec_lists)
     for (const DeviceSpec& spec : specs)
-      if (spec.device_type == "gpu") count = std::max(count, spec.id + 1);
+      if (spec.device_type == "gpu") count = std::max(count, count_for(spec.id));
   return count;
 }
 
@@ -138,7 +150,7 @@ int calculate_virtual_device_count_from_cli(std::span<const DeviceInput> inputs)
   int count = 1;
   for (const DeviceInput& input : inputs) {
     if (const auto* ids = std::get_if<std::vector<int>>(&input)) {
-      for (int id : *ids) count = std::max(count, id + 1);
+      for (int id : *ids) count = std::max(count, count_for(id));
       continue;
     }
     const std::string_view text = std::get<std::string>(input);
@@ -160,7 +172,7 @@ int calculate_virtual_device_count_from_cli(std::span<const DeviceInput> inputs)
             format("'{}' does not name accelerators: '{}' is not a number. Write "
                    "'gpu', 'gpu:0,3' or 'gpu:all'.",
                    text, number));
-      count = std::max(count, id + 1);
+      count = std::max(count, count_for(id));
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);
     }

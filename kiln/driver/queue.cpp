@@ -1,6 +1,7 @@
 #include "kiln/driver/queue.h"
 
 #include "kiln/driver/backend.h"
+#include "kiln/driver/completion_flag.h"
 #include "kiln/driver/cpu/queue.h"
 #include "kiln/driver/order_checker.h"
 #include "kiln/support/error.h"
@@ -8,6 +9,11 @@
 #include "kiln/support/process.h"
 
 namespace kiln::driver {
+
+void QueueBackend::wait_for_host_value(std::uintptr_t, std::uint64_t) {
+  throw RuntimeError(
+      format("wait_for_host_value is only supported on CUDA queues, not on {}", to_string()));
+}
 
 void ref_retain(QueueBackend* queue) noexcept { queue->retain(); }
 void ref_release(QueueBackend* queue) noexcept {
@@ -74,6 +80,11 @@ void DeviceQueue::wait_for(const Device& device) const { wait_for(device.default
 void DeviceQueue::wait_for(const DeviceEvent& event) const {
   check_call("DeviceQueue.wait_for");
   wait_for_point(*backend_, event.backend()->mark());
+}
+
+void DeviceQueue::wait_for_host_value(const CompletionFlag& flag, std::uint64_t value) const {
+  check_call("DeviceQueue.wait_for_host_value");
+  backend_->wait_for_host_value(flag.device_ptr(), value);
 }
 
 void DeviceQueue::enqueue_cpu_function(std::function<void()> function) const {

@@ -10,6 +10,7 @@
 
 namespace kiln::driver {
 
+class CompletionFlag;
 class QueueBackend;
 void ref_retain(QueueBackend* queue) noexcept;
 void ref_release(QueueBackend* queue) noexcept;
@@ -34,6 +35,8 @@ class DeviceQueue {
   void wait_for(const DeviceQueue& queue) const;
   void wait_for(const Device& device) const;
   void wait_for(const DeviceEvent& event) const;
+  /// Later work here starts once the flag holds `value`. Not a CUDA queue: RuntimeError.
+  void wait_for_host_value(const CompletionFlag& flag, std::uint64_t value) const;
   /// Runs `function` on the queue's worker after earlier work; its exception fails the queue.
   /// Not a CPU queue: RuntimeError. The function must not call the driver.
   void enqueue_cpu_function(std::function<void()> function) const;

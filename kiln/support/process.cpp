@@ -47,4 +47,9 @@ void start_detached_thread(std::function<void()> body) {
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }
 
+std::chrono::steady_clock::time_point end_deadline() {
+  static const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  return deadline;
+}
+
 }  // namespace kiln

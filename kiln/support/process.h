@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 
 namespace kiln {
@@ -42,6 +43,9 @@ inline void check_call(const char* call) {
 /// Starts a thread that nobody joins and that no signal is delivered to, since signals are for the
 /// program's own threads. The system has no more threads: std::system_error.
 void start_detached_thread(std::function<void()> body);
+
+/// Until when a process that ends waits for work: two seconds from the first call.
+std::chrono::steady_clock::time_point end_deadline();
 
 /// While it lives, driver calls from this thread throw: a user function or kernel is running.
 class InsideWork {

@@ -5,6 +5,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include "gil.h"
+
 namespace nb = nanobind;
 
 namespace kiln::python {
@@ -18,6 +20,7 @@ void bind_driver_queue(nb::module_& driver);
 void bind_driver_buffer(nb::module_& driver);
 void bind_driver_host_hazard(nb::module_& driver);
 void bind_driver_virtual_device(nb::module_& driver);
+void bind_driver_trace(nb::module_& driver);
 void bind_graph_dim(nb::module_& graph);
 void bind_graph_type(nb::module_& graph);
 void bind_graph_value(nb::module_& graph);

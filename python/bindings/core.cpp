@@ -17,6 +17,7 @@ NB_MODULE(_core, m) {
   bind_driver_buffer(driver);
   bind_driver_host_hazard(driver);
   bind_driver_virtual_device(driver);
+  bind_driver_trace(driver);
 
   nb::module_ graph = m.def_submodule("graph", "Types, values and graphs.");
   bind_graph_dim(graph);

@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "driver_casters.h"
 #include "kiln/driver/buffer.h"
+#include "kiln/driver/host_hazard.h"
 
 namespace kiln::python {
 namespace {
@@ -83,7 +84,7 @@ nb::object to_devices(nb::handle self, Any target, std::optional<DeviceEvent> af
                       ".");
     const Device& to = nb::inst_ptr<DeviceObject>(device)->device;
     const Buffer& buffer = buffer_of(self);
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return buffer.to(to, options);
   };
   if (is_device(target)) return same_or_new(self, move(target));
@@ -107,7 +108,7 @@ void iterate_indices(const Shape& shape, nb::list& found) {
 
 template <typename Function>
 auto without_gil(Function function) {
-  nb::gil_scoped_release release;
+  ReleaseGil release;
   return function();
 }
 
@@ -137,7 +138,7 @@ void def_creation(nb::class_<Buffer>& cls) {
                 "reshape")(array.attr("shape"));
             const NDArray facts = read_ndarray(dense);
             const Device target = or_cpu(device);
-            nb::gil_scoped_release release;
+            ReleaseGil release;
             new (self) Buffer(Buffer::copy_of(facts.data, num_elements(facts.shape), facts.dtype,
                                               facts.shape, target));
           },
@@ -282,6 +283,19 @@ The same memory as another element type; without `shape` the last axis is resize
           nb::arg("device") = nb::none(), "New row-major memory with equal elements.")
       .def("to", &to_devices, nb::arg("device"), nb::kw_only(), nb::arg("after") = nb::none(),
            "This buffer on a device, or on each of a list of devices; no copy when it is there.")
+      .def("to", &to_devices, nb::arg("devices"), nb::kw_only(), nb::arg("after") = nb::none(),
+           "This buffer on each of a list of devices.")
+      .def_prop_ro(
+          "_host_hazard_tracked", [](const Buffer& b) { return b.host_hazard_tracked(); },
+          "Whether host access waits for stamped tokens.")
+      .def(
+          "_stamp_write",
+          [](const Buffer& b, const driver::HostHazardCompletion& t) { b.stamp_write(t); },
+          nb::arg("token"), "Says that the token's work writes it; no effect when not tracked.")
+      .def(
+          "_stamp_read",
+          [](const Buffer& b, const driver::HostHazardCompletion& t) { b.stamp_read(t); },
+          nb::arg("token"), "Says that the token's work reads it; no effect when not tracked.")
       .def(
           "inplace_copy_from",
           [](const Buffer& b, const Buffer& source) {
@@ -330,6 +344,11 @@ Shape to_int_shape(nb::handle sequence) {
 bool is_number(nb::handle object) {
   if (PyFloat_Check(object.ptr()) || PyLong_Check(object.ptr())) return true;
   if (PySequence_Check(object.ptr()) || is_buffer(object)) return false;
+  if (nb::hasattr(object, "imag") && nb::hasattr(object, "__complex__")) {
+    // NumPy's complex scalars have __float__, which drops a part.
+    const nb::object type = nb::module_::import_("numpy").attr("complexfloating");
+    if (nb::isinstance(object, type)) return false;
+  }
   return PyIndex_Check(object.ptr()) || nb::hasattr(object, "__float__");
 }
 

@@ -12,6 +12,9 @@
 
 namespace kiln::python {
 
+/// RuntimeError: `__unsafe_enqueue_{variant}py_host_func` is there on CUDA devices only.
+[[noreturn]] void refuse_host_function(const driver::Device& device, const std::string& variant);
+
 /// What a Python Device holds; the subclasses tell the kind.
 struct DeviceObject {
   driver::Device device;

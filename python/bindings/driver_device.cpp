@@ -61,10 +61,21 @@ The host or an accelerator: the base of CPU and Accelerator, which open one.
       .def(
           "synchronize",
           [](const DeviceObject& d) {
-            nb::gil_scoped_release release;
+            ReleaseGil release;
             d.device.synchronize();
           },
           "Waits for the default queue and raises what it failed with.")
+      .def(
+          "__unsafe_enqueue_py_host_func",
+          [](const DeviceObject& d, Any) { refuse_host_function(d.device, ""); }, nb::arg("fn"),
+          "Runs `fn` on the default queue after earlier work; CUDA devices only.")
+      .def(
+          "__unsafe_enqueue_async_py_host_func",
+          [](const DeviceObject& d, Any, Any, Any, Any) {
+            refuse_host_function(d.device, "async_");
+          },
+          nb::arg("fn"), nb::arg("flag"), nb::arg("value"), nb::arg("cpu"),
+          "Starts `fn` on the host's workers without stalling the queue; CUDA devices only.")
       .def(
           "trim", [](const DeviceObject& d) { return d.device.trim(); },
           "Gives pooled memory that nobody uses back to the system; returns the bytes.")

@@ -89,7 +89,7 @@ Buffer from_ndarray_dlpack(nb::handle array, std::optional<bool> copy) {
         "The NumPy array is read-only, but every kiln buffer is writable, so it can only be "
         "copied. Consider passing `copy = True` to `Buffer.from_dlpack`.");
   if (copy.value_or(false) || !facts.writable) {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return Buffer::copy_of(facts.data, num_elements(facts.shape), facts.dtype, facts.shape,
                            driver::CPU());
   }
@@ -137,13 +137,13 @@ Buffer from_capsule(nb::handle capsule, std::optional<bool> copy) {
     // The producer's own copy is as good as ours.
     if (copy.value_or(false) && (tensor->flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0)
       copy = std::nullopt;
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return Buffer::from_dlpack(tensor, {.copy = copy});
   }
   if (PyCapsule_IsValid(p, "dltensor")) {
     auto* tensor = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(p, "dltensor"));
     PyCapsule_SetName(p, "used_dltensor");
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return Buffer::from_dlpack(tensor, {.copy = copy});
   }
   const char* name = PyCapsule_GetName(p);
@@ -187,14 +187,14 @@ nb::object to_dlpack(const Buffer& buffer, std::optional<std::int64_t> stream, A
   if (options.max_version && options.max_version->first >= 1) {
     DLManagedTensorVersioned* tensor = nullptr;
     {
-      nb::gil_scoped_release release;
+      ReleaseGil release;
       tensor = buffer.to_dlpack(options);
     }
     return nb::steal(capsule_of(tensor, "dltensor_versioned"));
   }
   DLManagedTensor* tensor = nullptr;
   {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     tensor = buffer.to_dlpack_unversioned(options);
   }
   return nb::steal(capsule_of(tensor, "dltensor"));
@@ -207,7 +207,7 @@ nb::object to_numpy(const Buffer& buffer) {
       nb::object(nb::module_::import_("numpy").attr("from_dlpack")).release().ptr();
   Buffer source = buffer;
   if (!buffer.is_host() && !buffer.pinned()) {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     source = buffer.copy(driver::CPU());
   }
   if (source.dtype().is_float8()) source = source.view(DType::uint8);
@@ -280,7 +280,7 @@ Buffer buffer_from_dlpack(nb::handle producer, std::optional<bool> copy) {
   if (is_buffer(producer)) {
     const Buffer& buffer = buffer_of(producer);
     if (!copy.value_or(false)) return buffer;
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return buffer.copy();
   }
   if (is_ndarray(producer)) return from_ndarray_dlpack(producer, copy);

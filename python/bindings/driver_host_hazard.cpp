@@ -26,7 +26,7 @@ void bind_driver_host_hazard(nb::module_& m) {
       .def_static("poisoned", &HostHazardCompletion::poisoned, nb::arg("queue"), nb::arg("msg"),
                   "A token for work that was refused.")
       .def("poison", &HostHazardCompletion::poison, nb::arg("msg"), "Marks the work as failed.")
-      .def("wait", &HostHazardCompletion::wait, nb::call_guard<nb::gil_scoped_release>(),
+      .def("wait", &HostHazardCompletion::wait, nb::call_guard<ReleaseGil>(),
            "Blocks until the work is over; HostHazardError when it failed.")
       .def("is_ready", &HostHazardCompletion::is_ready, "Whether `wait` would return at once.");
 }

@@ -2,6 +2,8 @@
 
 #include "bindings.h"
 #include "driver_casters.h"
+#include "kiln/driver/backend.h"
+#include "kiln/driver/completion_flag.h"
 #include "kiln/driver/event.h"
 #include "kiln/driver/queue.h"
 #include "python_function.h"
@@ -26,6 +28,12 @@ void def_identity(Class& cls) {
 
 }  // namespace
 
+void refuse_host_function(const Device& device, const std::string& variant) {
+  throw RuntimeError("__unsafe_enqueue_" + variant +
+                     "py_host_func needs a CUDA device, but the api of " + device.to_string() +
+                     " is '" + std::string(device.api()) + "'.");
+}
+
 void bind_driver_queue(nb::module_& m) {
   nb::class_<DeviceEvent> event(m, "DeviceEvent", nb::is_weak_referenceable(),
                                 "A mark in the work of a queue.");
@@ -42,7 +50,7 @@ An in-order queue of work on one device.
 
   event.def(nb::init<const Device&, bool>(), nb::arg("device"), nb::arg("enable_timing") = false)
       .def_prop_ro("device", &DeviceEvent::device, "The device it was made for.")
-      .def("synchronize", &DeviceEvent::synchronize, nb::call_guard<nb::gil_scoped_release>(),
+      .def("synchronize", &DeviceEvent::synchronize, nb::call_guard<ReleaseGil>(),
            "Blocks for the recorded point; at once when never recorded.")
       .def("is_ready", &DeviceEvent::is_ready, "Whether the recorded point has been reached.")
       .def("elapsed_time", &DeviceEvent::elapsed_time, nb::arg("end"),
@@ -53,7 +61,7 @@ An in-order queue of work on one device.
       .def_prop_ro("device", &DeviceQueue::device, "The device that runs its work.")
       .def_prop_ro("native_stream_handle", &DeviceQueue::native_stream_handle,
                    "The vendor's stream; 0 on the CPU.")
-      .def("synchronize", &DeviceQueue::synchronize, nb::call_guard<nb::gil_scoped_release>(),
+      .def("synchronize", &DeviceQueue::synchronize, nb::call_guard<ReleaseGil>(),
            "Blocks until everything enqueued so far has run; raises what failed.")
       .def("record_event", nb::overload_cast<>(&DeviceQueue::record_event, nb::const_),
            "A new event that marks the queue's present end.")
@@ -61,19 +69,39 @@ An in-order queue of work on one device.
            nb::overload_cast<const DeviceEvent&>(&DeviceQueue::record_event, nb::const_),
            nb::arg("event"), "Moves the event's mark to the queue's present end.")
       .def("wait_for", nb::overload_cast<const DeviceQueue&>(&DeviceQueue::wait_for, nb::const_),
-           nb::arg("queue"), nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("queue"), nb::call_guard<ReleaseGil>(),
            "Later work here starts after the other queue's present work.")
       .def("wait_for", nb::overload_cast<const Device&>(&DeviceQueue::wait_for, nb::const_),
-           nb::arg("device"), nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("device"), nb::call_guard<ReleaseGil>(),
            "Later work here starts after the default queue's present work.")
       .def("wait_for", nb::overload_cast<const DeviceEvent&>(&DeviceQueue::wait_for, nb::const_),
-           nb::arg("event"), nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("event"), nb::call_guard<ReleaseGil>(),
            "Later work here starts after the event's present mark.")
+      .def(
+          "wait_for_host_value",
+          [](const DeviceQueue& q, Any flag, std::uint64_t value) {
+            // A queue that has no such wait says so whatever it is given.
+            if (!nb::isinstance<driver::CompletionFlag>(flag)) {
+              if (q.device().api() != "cuda") q.backend()->wait_for_host_value(0, value);
+              throw TypeError("wait_for_host_value expects a CompletionFlag, got " +
+                              type_text(flag) + ".");
+            }
+            q.wait_for_host_value(*nb::inst_ptr<driver::CompletionFlag>(flag), value);
+          },
+          nb::arg("flag"), nb::arg("value"),
+          "Later work here starts once the flag holds `value`; CUDA queues only.")
+      .def(
+          "__unsafe_enqueue_async_py_host_func",
+          [](const DeviceQueue& q, Any, Any, Any, Any) {
+            refuse_host_function(q.device(), "async_");
+          },
+          nb::arg("fn"), nb::arg("flag"), nb::arg("value"), nb::arg("cpu"),
+          "Starts `fn` on the host's workers without stalling the queue; CUDA queues only.")
       .def(
           "enqueue_cpu_function",
           [](const DeviceQueue& q, nb::callable function) {
             auto callback = callback_of(function);
-            nb::gil_scoped_release release;  // a full queue waits for room
+            ReleaseGil release;  // a full queue waits for room
             q.enqueue_foreign_function(std::move(callback));
           },
           nb::arg("function"),

@@ -22,7 +22,7 @@ std::string required_path(nb::handle object) {
 template <typename FromPath, typename FromBytes>
 auto from_source(const char* call, nb::handle source, FromPath from_path, FromBytes from_bytes) {
   if (auto path = to_path(source)) {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return from_path(*path);
   }
   if (!nb::hasattr(source, "read"))
@@ -34,7 +34,7 @@ auto from_source(const char* call, nb::handle source, FromPath from_path, FromBy
                     type_text(content) + ".");
   const auto* bytes = reinterpret_cast<const std::byte*>(PyBytes_AsString(content.ptr()));
   const auto size = static_cast<std::size_t>(PyBytes_Size(content.ptr()));
-  nb::gil_scoped_release release;
+  ReleaseGil release;
   return from_bytes(std::span(bytes, size));
 }
 
@@ -100,30 +100,30 @@ void bind_engine_compiled(nb::module_& m) {
           [](const CompiledModel& c, Any path, Any registry) {
             const std::string file = required_path(path);
             if (registry.is_none()) {
-              nb::gil_scoped_release release;
+              ReleaseGil release;
               c.export_mef(file);
               return;
             }
             const engine::WeightsRegistry weights = to_registry(registry);
-            nb::gil_scoped_release release;
+            ReleaseGil release;
             c.export_mef(file, weights);
           },
           nb::arg("path"), nb::kw_only(), nb::arg("weights_registry") = nb::none(),
           "Writes the artifact, with a registry also the weights it names.")
-      .def_prop_ro("names", &CompiledModel::names, nb::call_guard<nb::gil_scoped_release>(),
+      .def_prop_ro("names", &CompiledModel::names, nb::call_guard<ReleaseGil>(),
                    "Names of the graphs.")
-      .def("__len__", &CompiledModel::size, nb::call_guard<nb::gil_scoped_release>())
+      .def("__len__", &CompiledModel::size, nb::call_guard<ReleaseGil>())
       .def("__iter__",
            [](const CompiledModel& c) {
              {
-               nb::gil_scoped_release release;
+               ReleaseGil release;
                c.wait();
              }
              return nb::iter(nb::cast(c.metadata()));
            })
-      .def_prop_ro("info", &CompiledModel::info, nb::call_guard<nb::gil_scoped_release>(),
+      .def_prop_ro("info", &CompiledModel::info, nb::call_guard<ReleaseGil>(),
                    "What it is made for.")
-      .def("wait", &CompiledModel::wait, nb::call_guard<nb::gil_scoped_release>(),
+      .def("wait", &CompiledModel::wait, nb::call_guard<ReleaseGil>(),
            "Blocks until the compile is over and raises what it failed with.")
       .def("done", &CompiledModel::done, "Whether the compile is over, well or not.")
       .def("__await__",

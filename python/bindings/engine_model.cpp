@@ -131,7 +131,7 @@ nb::list execute(ModelObject& self, PyObject* const* arguments, std::size_t coun
     outputs = self.model.execute(inputs.span());
     end = std::chrono::steady_clock::now();
   } else {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     outputs = self.model.execute(inputs.span());
     end = std::chrono::steady_clock::now();
   }
@@ -281,7 +281,7 @@ A compiled graph with its weights, ready to run. Calls may run in parallel.
           "reload",
           [](const ModelObject& self, Any registry) {
             const engine::WeightsRegistry weights = to_registry(registry);
-            nb::gil_scoped_release release;
+            ReleaseGil release;
             self.model.reload(weights);
           },
           nb::arg("weights_registry"), "Binds all weights anew; calls under way keep the old ones.")

@@ -46,7 +46,7 @@ void serve_python() {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
   if (had_gil) {
-    nb::gil_scoped_release others;
+    ReleaseGil others;
   }
 }
 
@@ -63,7 +63,7 @@ auto compiling(Any model, bool tile_based_fusion, Work work) {
     return false;
   };
   try {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return std::visit(
         [&](const auto& what) {
           if constexpr (std::is_same_v<std::decay_t<decltype(what)>,
@@ -218,7 +218,7 @@ void def_compile(nb::class_<InferenceSession>& cls) {
           [](const InferenceSession& s, Any model, Any extensions, bool fusion) {
             refuse_extensions(extensions);
             const Source source = to_source(model);
-            nb::gil_scoped_release release;
+            ReleaseGil release;
             if (auto* module = std::get_if<std::unique_ptr<graph::ir::Module>>(&source))
               return s.compile_async(**module, {.tile_based_fusion = fusion});
             if (auto* compiled = std::get_if<CompiledModel>(&source)) return *compiled;
@@ -245,7 +245,7 @@ void def_compile(nb::class_<InferenceSession>& cls) {
           [](const InferenceSession& s, const CompiledModel& compiled, Any registry) {
             const WeightsRegistry weights = to_registry(registry);
             auto model = [&] {
-              nb::gil_scoped_release release;
+              ReleaseGil release;
               return s.init(compiled, weights);
             }();
             return make_model(std::move(model));
@@ -257,7 +257,7 @@ void def_compile(nb::class_<InferenceSession>& cls) {
           [](const InferenceSession& s, const CompiledModel& compiled, Any registry) {
             const WeightsRegistry weights = to_registry(registry);
             const auto models = [&] {
-              nb::gil_scoped_release release;
+              ReleaseGil release;
               return s.init_all(compiled, weights);
             }();
             return make_models(models);

@@ -404,7 +404,7 @@ graph::Array to_array(nb::handle object) {
   buffer = buffer_from_dlpack(object, std::nullopt);
   device = graph::DeviceRef(buffer.device());
   {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     buffer = buffer.copy(driver::CPU());
     buffer.wait_for_host_read();
   }

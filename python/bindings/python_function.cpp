@@ -5,57 +5,95 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <thread>
 
+#include "gil.h"
 #include "kiln/engine/background.h"
+#include "kiln/support/process.h"
 #include "kiln/support/warning.h"
 
 namespace kiln::python {
 namespace {
 
 std::atomic<bool> interpreter_ends = false;
-std::atomic<int> running = 0;
+std::thread::id ending_thread;  // set before interpreter_ends
+std::atomic<int> running = 0;   // calls into the interpreter from threads of kiln
+
+/// The interpreter ends and stops this thread, which it does by unwinding it. Code that does not
+/// expect that would end the process with an abort, so the thread sleeps until the process is gone.
+[[noreturn]] void sleep_until_the_end() {
+  for (;;) pause();
+}
 
 void call(PyObject* function) {
-  if (interpreter_ends.load()) return;
+  std::exception_ptr failure;
   ++running;
-  struct Done {
-    ~Done() { --running; }
-  } done;
-  try {
-    nb::gil_scoped_acquire gil;
-    if (!gil || interpreter_ends.load()) return;
-    try {
-      nb::borrow<nb::callable>(function)();
-    } catch (nb::python_error& error) {
-      throw FunctionError(error);
-    }
-  } catch (abi::__forced_unwind&) {
-    // The interpreter ends and stops this thread. Unwinding on through code that does not expect
-    // it would end the process with an abort, so the thread sleeps until the process is gone.
-    for (;;) pause();
+  if (interpreter_ends.load()) {
+    --running;
+    return;
   }
+  try {
+    // No object with a destructor may be on the stack while Python runs: it would be unwound, too.
+    const PyGILState_STATE gil = PyGILState_Ensure();
+    if (!interpreter_ends.load()) {
+      PyObject* result = PyObject_CallNoArgs(function);
+      if (result != nullptr) {
+        Py_DECREF(result);
+      } else {
+        nb::python_error error;
+        failure = std::make_exception_ptr(FunctionError(error));
+      }
+    }
+    PyGILState_Release(gil);
+  } catch (abi::__forced_unwind&) {
+    sleep_until_the_end();
+  }
+  --running;
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Drops a reference on any thread. When the interpreter ends, other threads than its own leak it:
+/// there is nobody to drop it.
+void drop(PyObject* object) {
+  ++running;
+  if (!interpreter_ends.load() ||
+      (std::this_thread::get_id() == ending_thread && Py_IsInitialized())) {
+    try {
+      const PyGILState_STATE gil = PyGILState_Ensure();
+      Py_XDECREF(object);
+      PyGILState_Release(gil);
+    } catch (abi::__forced_unwind&) {
+      sleep_until_the_end();
+    }
+  }
+  --running;
 }
 
 void end_of_interpreter() {
+  ending_thread = std::this_thread::get_id();
   interpreter_ends = true;
   set_warning_handler(nullptr);  // warnings that come later go to standard error
-  nb::gil_scoped_release release;
+  ReleaseGil release;
   engine::end_background();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  const auto deadline = end_deadline();
   while (running.load() > 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 }  // namespace
 
+ReleaseGil::~ReleaseGil() {
+  try {
+    PyEval_RestoreThread(state_);
+  } catch (abi::__forced_unwind&) {
+    sleep_until_the_end();
+  }
+}
+
 std::shared_ptr<PyObject> share(nb::handle object) {
   Py_XINCREF(object.ptr());
-  return {object.ptr(), [](PyObject* p) {
-            // At the end of the process the reference is leaked: there is nobody to drop it.
-            if (interpreter_ends.load() && !PyGILState_Check()) return;
-            if (nb::detail::cleanup_guard guard{}) Py_XDECREF(p);
-          }};
+  return {object.ptr(), &drop};
 }
 
 FunctionError::FunctionError(nb::python_error& error)

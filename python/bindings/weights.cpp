@@ -36,7 +36,7 @@ Safetensors load(Any paths) {
       files.push_back(*file);
     }
   }
-  nb::gil_scoped_release release;
+  ReleaseGil release;
   return weights::load_safetensors(files);
 }
 

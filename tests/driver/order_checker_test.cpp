@@ -76,6 +76,17 @@ TEST_F(OrderChecker, ReadsNeedNoOrderAmongThemselves) {
   EXPECT_TRUE(refuses([&] { use(b_, buffer_, false); }));
 }
 
+TEST_F(OrderChecker, PartsThatDoNotMeetNeedNoOrder) {
+  const Buffer low = buffer_[{Slice{0, 6}}], high = buffer_[{Slice{6, 12}}];
+  use(a_, low, true);
+  use(b_, high, true);
+  EXPECT_TRUE(refuses([&] { use(c_, buffer_[{Slice{5, 7}}], true); }));
+  EXPECT_TRUE(refuses([&] { use(b_, low, false); }));
+  EXPECT_FALSE(refuses([&] { use(b_, high, false); }));
+  c_.wait_for(a_);
+  EXPECT_FALSE(refuses([&] { use(c_, low, true); }));
+}
+
 TEST_F(OrderChecker, WorkThatHappenedToBeOverIsNoOrder) {
   buffer_.memset(1);
   while (!a_.record_event().is_ready()) {

@@ -1,5 +1,6 @@
 #include "kiln/driver/cpu/event.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace kiln::driver {
@@ -30,14 +31,14 @@ Point CpuEvent::mark() const {
   return mark_;
 }
 
-std::shared_ptr<std::atomic<std::int64_t>> CpuEvent::time() const {
+std::pair<Point, std::shared_ptr<std::atomic<std::int64_t>>> CpuEvent::timed_mark() const {
   std::lock_guard lock(mutex_);
-  return time_;
+  return {mark_, time_};
 }
 
 double CpuEvent::elapsed_time(const EventBackend& end) const {
-  const auto first = time();
-  const auto last = static_cast<const CpuEvent&>(end).time();
+  const auto [from, first] = timed_mark();
+  const auto [to, last] = static_cast<const CpuEvent&>(end).timed_mark();
   // The mark is reached a moment before the worker has noted the time.
   const auto value = [](const std::atomic<std::int64_t>& time) {
     std::int64_t ns = 0;
@@ -45,7 +46,11 @@ double CpuEvent::elapsed_time(const EventBackend& end) const {
     }
     return ns;
   };
-  return static_cast<double>(value(*last) - value(*first)) / 1e6;
+  const std::int64_t elapsed = value(*last) - value(*first);
+  // A mark that is reached when it is set is stamped at once, a moment before the worker may have
+  // stamped an earlier one.
+  const bool in_order = from.timeline == to.timeline && from.value <= to.value;
+  return static_cast<double>(in_order ? std::max<std::int64_t>(elapsed, 0) : elapsed) / 1e6;
 }
 
 }  // namespace kiln::driver

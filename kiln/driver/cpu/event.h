@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "kiln/driver/backend.h"
 
@@ -18,8 +19,8 @@ class CpuEvent final : public EventBackend {
   double elapsed_time(const EventBackend& end) const override;
 
  private:
-  /// Nanoseconds of the steady clock; 0 while unknown.
-  std::shared_ptr<std::atomic<std::int64_t>> time() const;
+  /// The mark, and nanoseconds of the steady clock; 0 while unknown.
+  std::pair<Point, std::shared_ptr<std::atomic<std::int64_t>>> timed_mark() const;
 
   mutable std::mutex mutex_;
   Point mark_;

@@ -228,7 +228,7 @@ void CpuQueue::close() noexcept {
 void CpuQueue::end_process() noexcept {
   if (forked_after_use()) return;
   process_ends.store(true, std::memory_order_release);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  const auto deadline = end_deadline();
   std::vector<Point> ends;
   {
     std::lock_guard lock(registry().mutex);

@@ -63,6 +63,14 @@ class Device:
     def synchronize(self) -> None:
         """Waits for the default queue and raises what it failed with."""
 
+    def __unsafe_enqueue_py_host_func(self, fn: object | None) -> None:
+        """Runs `fn` on the default queue after earlier work; CUDA devices only."""
+
+    def __unsafe_enqueue_async_py_host_func(self, fn: object | None, flag: object | None, value: object | None, cpu: object | None) -> None:
+        """
+        Starts `fn` on the host's workers without stalling the queue; CUDA devices only.
+        """
+
     def trim(self) -> int:
         """
         Gives pooled memory that nobody uses back to the system; returns the bytes.
@@ -216,6 +224,14 @@ class DeviceQueue:
     @overload
     def wait_for(self, event: DeviceEvent) -> None:
         """Later work here starts after the event's present mark."""
+
+    def wait_for_host_value(self, flag: object | None, value: int) -> None:
+        """Later work here starts once the flag holds `value`; CUDA queues only."""
+
+    def __unsafe_enqueue_async_py_host_func(self, fn: object | None, flag: object | None, value: object | None, cpu: object | None) -> None:
+        """
+        Starts `fn` on the host's workers without stalling the queue; CUDA queues only.
+        """
 
     def enqueue_cpu_function(self, function: Callable) -> None:
         """
@@ -397,10 +413,25 @@ class Buffer:
     def copy(self, device: Device | None = None) -> Buffer:
         """New row-major memory with equal elements."""
 
+    @overload
     def to(self, device: object | None, *, after: DeviceEvent | None = None) -> object:
         """
         This buffer on a device, or on each of a list of devices; no copy when it is there.
         """
+
+    @overload
+    def to(self, devices: object | None, *, after: DeviceEvent | None = None) -> object:
+        """This buffer on each of a list of devices."""
+
+    @property
+    def _host_hazard_tracked(self) -> bool:
+        """Whether host access waits for stamped tokens."""
+
+    def _stamp_write(self, token: HostHazardCompletion) -> None:
+        """Says that the token's work writes it; no effect when not tracked."""
+
+    def _stamp_read(self, token: HostHazardCompletion) -> None:
+        """Says that the token's work reads it; no effect when not tracked."""
 
     def inplace_copy_from(self, src: Buffer) -> None:
         """Copies the elements of `src` here; enqueued on this buffer's queue."""
@@ -506,3 +537,122 @@ def calculate_virtual_device_count_from_cli(*inputs) -> int:
     >>> calculate_virtual_device_count_from_cli("gpu:0,3", [1])
     4
     """
+
+class OperationKind(enum.IntEnum):
+    """What a queue was given."""
+
+    KERNEL_LAUNCH = 0
+
+    MEMCPY = 1
+
+    MEMSET = 2
+
+class MemcpyKind(enum.IntEnum):
+    """Between what a copy went."""
+
+    NONE = 0
+
+    HTOD = 1
+
+    DTOH = 2
+
+    DTOD = 3
+
+class LaunchTraceEntry:
+    """What a CUDA or HIP queue was given; fields of other kinds are zero."""
+
+    @property
+    def kind(self) -> OperationKind:
+        """Launch, copy or fill."""
+
+    @property
+    def name(self) -> str:
+        """The kernel, or the driver call for copies and fills."""
+
+    @property
+    def stream_index(self) -> int:
+        """The queue, in order of first appearance."""
+
+    @property
+    def semantic_hash(self) -> int:
+        """Of the parameters without addresses."""
+
+    @property
+    def grid_x(self) -> int:
+        """Blocks."""
+
+    @property
+    def grid_y(self) -> int:
+        """Blocks."""
+
+    @property
+    def grid_z(self) -> int:
+        """Blocks."""
+
+    @property
+    def block_x(self) -> int:
+        """Threads of a block."""
+
+    @property
+    def block_y(self) -> int:
+        """Threads of a block."""
+
+    @property
+    def block_z(self) -> int:
+        """Threads of a block."""
+
+    @property
+    def shared_mem_bytes(self) -> int:
+        """Dynamic shared memory."""
+
+    @property
+    def memcpy_kind(self) -> MemcpyKind:
+        """Between what a copy went."""
+
+    @property
+    def memcpy_byte_size(self) -> int:
+        """Bytes of a copy."""
+
+    @property
+    def memset_byte_size(self) -> int:
+        """Bytes of a fill."""
+
+    @property
+    def memset_value(self) -> int:
+        """Pattern of a fill."""
+
+    @property
+    def memset_value_size(self) -> int:
+        """Bytes of the pattern."""
+
+def begin_launch_trace() -> None:
+    """Starts the one recording of what CUDA and HIP queues are given."""
+
+def take_launch_trace() -> list[LaunchTraceEntry]:
+    """
+    Stops the recording and returns its entries once, in the order of enqueueing.
+    """
+
+class CompletionFlag:
+    """A 64-bit cell in page-locked host memory that a CUDA device sees."""
+
+    def __init__(self, device: Device) -> None: ...
+
+    @property
+    def device_ptr(self) -> int:
+        """The address as kernels know it."""
+
+    def reset(self) -> None:
+        """Stores 0."""
+
+    def signal(self, value: int) -> None:
+        """Stores with release order."""
+
+    def load(self) -> int:
+        """Reads with acquire order."""
+
+def start_trace(path: object) -> None:
+    """Records what runs on every device, for the file `path`."""
+
+def stop_trace() -> None:
+    """Stops, and writes trace-event JSON that Perfetto opens."""

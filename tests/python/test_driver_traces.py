@@ -1,0 +1,74 @@
+"""Traces, and the parts of the driver that only accelerators fill."""
+
+import json
+
+import pytest
+
+from kiln._core.driver import HostHazardCompletion
+from kiln.driver import (
+    CPU,
+    Buffer,
+    CompletionFlag,
+    DeviceQueue,
+    MemcpyKind,
+    OperationKind,
+    begin_launch_trace,
+    launch_trace,
+    start_trace,
+    stop_trace,
+    take_launch_trace,
+    trace,
+)
+from kiln.dtype import DType
+
+pytestmark = pytest.mark.driver
+I32 = DType.int32
+
+
+def test_what_only_cuda_has():
+    cpu = CPU()
+    queue = DeviceQueue(cpu)
+    for call, name in ((lambda: CompletionFlag(cpu), "CompletionFlag needs a CUDA device"),
+                       (lambda: queue.wait_for_host_value(None, 1), "wait_for_host_value is only supported on CUDA"),
+                       (lambda: getattr(cpu, "__unsafe_enqueue_py_host_func")(print), "needs a CUDA device"),
+                       (lambda: getattr(cpu, "__unsafe_enqueue_async_py_host_func")(print, 0, 1, cpu), "needs a CUDA"),
+                       (lambda: getattr(queue, "__unsafe_enqueue_async_py_host_func")(print, 0, 1, cpu), "needs a")):
+        with pytest.raises(RuntimeError, match=name):
+            call()
+
+
+def test_stamps_have_no_effect_on_host_memory():
+    buffer = Buffer.zeros((2,), I32)
+    token = HostHazardCompletion.poisoned(buffer.stream, "bad")
+    assert buffer._host_hazard_tracked is False
+    buffer._stamp_write(token), buffer._stamp_read(token)
+    assert buffer.to_numpy().tolist() == [0, 0]
+
+
+def test_launch_traces_of_the_host_are_empty():
+    begin_launch_trace()
+    Buffer.zeros((4,), I32).copy()
+    assert take_launch_trace() == [] == take_launch_trace()
+    with pytest.raises(ValueError), launch_trace() as entries:
+        raise ValueError
+    assert entries == []
+    assert (int(OperationKind.KERNEL_LAUNCH), int(OperationKind.MEMCPY), int(OperationKind.MEMSET)) == (0, 1, 2)
+    assert [int(k) for k in (MemcpyKind.NONE, MemcpyKind.HTOD, MemcpyKind.DTOH, MemcpyKind.DTOD)] == [0, 1, 2, 3]
+
+
+def test_time_lines(tmp_path):
+    queue = DeviceQueue(CPU())
+    with trace(tmp_path / "a.json"):
+        queue.enqueue_cpu_function(lambda: None)
+        queue.synchronize()
+        with pytest.raises(RuntimeError):
+            start_trace("b.json")
+    with pytest.raises(RuntimeError):
+        stop_trace()
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    assert any(event.get("name") == "function" for event in events)
+
+
+def test_lists_of_devices_by_name():
+    buffer = Buffer.zeros((2,), I32)
+    assert buffer.to(devices=[CPU()])[0] is buffer

@@ -1,0 +1,235 @@
+"""What host access waits for, whose failure it raises, and when memory is used again."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from processes import start
+
+from kiln.driver import CPU, Buffer, DeviceEvent, DeviceQueue, batch_inplace_copy
+from kiln.dtype import DType
+
+pytestmark = pytest.mark.driver
+I32 = DType.int32
+
+
+class Boom(Exception):
+    pass
+
+
+def boom():
+    raise Boom("the work failed")
+
+
+@pytest.fixture
+def queue():
+    return DeviceQueue(CPU())
+
+
+@pytest.fixture
+def gate():
+    """An event that the test sets, and that is set after it in any case."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def settle(*queues):
+    for queue in queues:
+        try:
+            queue.synchronize()
+        except Boom:
+            pass
+
+
+def view_on_default_queue(buffer):
+    return buffer.to(CPU(), after=buffer.stream.record_event())
+
+
+def filled(queue, count=4):
+    buffer = Buffer(I32, (count,), queue)
+    buffer.memset(0)
+    queue.synchronize()
+    return buffer
+
+
+def later(array, value):
+    """A function that fills the array after a while."""
+    def fill():
+        time.sleep(0.05)
+        array[:] = value
+
+    return fill
+
+
+@pytest.mark.parametrize("read", [lambda b: b.to_numpy().tolist(), lambda b: [int(b[i].item()) for i in range(4)],
+                                  lambda b: np.from_dlpack(b).tolist()])
+def test_a_view_belongs_to_its_own_queue(queue, read):
+    buffer = filled(queue)
+    view, array = view_on_default_queue(buffer), buffer.to_numpy()
+    default = CPU().default_queue
+    default.enqueue_cpu_function(later(array, 7))
+    assert read(view) == [7] * 4
+    default.enqueue_cpu_function(later(array, 8))
+    view[0] = 3
+    assert view.to_numpy().tolist() == [3, 8, 8, 8]
+    default.enqueue_cpu_function(boom)
+    with pytest.raises(Boom):
+        view.to_numpy()
+    settle(default)
+
+
+@pytest.mark.parametrize("through_view", [True, False])
+def test_memory_is_kept_for_the_queue_of_each_view(queue, gate, through_view):
+    size = 1 << 19
+    buffer = Buffer(DType.uint8, (size,), queue)
+    address, view = buffer._data_ptr(), view_on_default_queue(buffer)
+    busy = view.stream if through_view else queue
+    busy.enqueue_cpu_function(gate.wait)
+    del buffer, view
+    others = [Buffer(DType.uint8, (size,)) for _ in range(4)]
+    assert all(other._data_ptr() != address for other in others)
+    gate.set()
+    busy.synchronize()
+
+
+def test_a_read_waits_for_every_writer_of_its_bytes(queue, gate):
+    buffer = filled(queue)
+    view, slow = view_on_default_queue(buffer), DeviceQueue(CPU())
+    source = Buffer.from_numpy(np.full(2, 5, np.int32))
+    slow.enqueue_cpu_function(gate.wait)
+    queue.wait_for(slow)
+    low, high = buffer[0:2], view[2:4]
+    low.inplace_copy_from(source)
+    high.memset(1)
+    threading.Timer(0.1, gate.set).start()
+    assert low.to_numpy().tolist() == [5, 5]
+    assert buffer.to_numpy().tolist() == [5, 5, 0x01010101, 0x01010101]
+
+
+@pytest.mark.parametrize("show", [str, lambda b: str(b[::-1]), lambda b: str(np.from_dlpack(b, copy=True))])
+def test_texts_and_copies_for_the_host_wait_for_other_queues(queue, show):
+    buffer, array = filled(CPU().default_queue), None
+    array = buffer.to_numpy()
+    queue.enqueue_cpu_function(later(array, 7))
+    buffer._record_use(queue, True)
+    assert "7 7 7 7" in show(buffer)
+
+
+def test_a_failure_belongs_to_the_bytes_that_were_to_be_written(queue):
+    broken = DeviceQueue(CPU())
+    broken.enqueue_cpu_function(boom)
+    buffer = filled(queue)
+    queue.wait_for(broken)
+    low, high = buffer[0:2], buffer[2:4]
+    low.memset(9)
+    settle(queue, broken)
+    assert high.to_numpy().tolist() == [0, 0]
+    for failed in (low, buffer, buffer[1]):
+        with pytest.raises(Boom):
+            failed.to_numpy()
+    high.memset(1)  # elsewhere
+    with pytest.raises(Boom):
+        buffer.to_numpy()
+    buffer[0] = 4  # the host writes one half
+    assert buffer[0].item() == 4
+    with pytest.raises(Boom):
+        buffer.to_numpy()
+    buffer[1:2].memset(0)  # work writes the other
+    queue.synchronize()
+    assert buffer.to_numpy().tolist() == [4, 0, 0x01010101, 0x01010101]
+
+
+def test_a_failed_write_does_not_hide_behind_a_later_one_elsewhere(queue):
+    buffer, other, broken = filled(queue), DeviceQueue(CPU()), DeviceQueue(CPU())
+    broken.enqueue_cpu_function(boom)
+    buffer[0:2]._record_use(broken, True)
+    other.enqueue_cpu_function(lambda: None)
+    buffer[2:4]._record_use(other, True)
+    other.synchronize()
+    settle(broken)
+    with pytest.raises(Boom):
+        buffer.to_numpy()
+    assert buffer[2:4].to_numpy().tolist() == [0, 0]
+
+
+def test_batch_copies_of_half_bytes():
+    source = Buffer(DType.float4_e2m1fn, (4,))
+    for i, value in enumerate((0.5, 1.0, 2.0, 3.0)):
+        source[i] = value
+    target = Buffer.zeros((4,), DType.float4_e2m1fn)
+    batch_inplace_copy([target[i : i + 1] for i in range(4)], [source[i : i + 1] for i in range(4)])
+    assert [target[i].item() for i in range(4)] == [0.5, 1.0, 2.0, 3.0]
+
+
+def test_events_of_one_queue_are_in_order(queue):
+    for _ in range(300):
+        a, b = DeviceEvent(CPU(), True), DeviceEvent(CPU(), True)
+        queue.enqueue_cpu_function(lambda: None)
+        queue.record_event(a)
+        queue.record_event(b)
+        b.synchronize()
+        assert a.elapsed_time(b) >= 0
+
+
+@pytest.mark.parametrize("call", ["queue.wait_for(DeviceQueue(CPU()))", "queue.wait_for(CPU())",
+                                  "queue.wait_for(DeviceEvent(CPU()))", "Buffer.zeros((4,), DType.int8)"])
+def test_a_full_queue_lets_other_threads_run(call):
+    process = start(f"""
+        import threading
+        from kiln.driver import CPU, Buffer, DeviceEvent, DeviceQueue
+        from kiln.dtype import DType
+
+        queue = CPU().default_queue if "zeros" in {call!r} else DeviceQueue(CPU())
+        gate = threading.Event()
+        queue.enqueue_cpu_function(gate.wait)
+        for _ in range(65536):
+            queue.enqueue_cpu_function(int)
+        threading.Timer(0.2, gate.set).start()
+        {call}
+        print("went on")
+    """)
+    output, errors = process.communicate(timeout=60)
+    assert (output, errors, process.returncode) == ("went on\n", "", 0)
+
+
+@pytest.mark.parametrize("body", ["while True: time.sleep(0.01)", "while True: pass", "time.sleep(30)"])
+def test_a_function_that_runs_on_does_not_hold_up_the_end(body):
+    begin = time.monotonic()
+    process = start(f"""
+        import sys, time
+        from kiln.driver import CPU, DeviceQueue
+
+        def function():
+            {body}
+
+        queue = DeviceQueue(CPU())
+        queue.enqueue_cpu_function(function)
+        time.sleep(0.1)
+        sys.exit(7)
+    """)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (7, "")
+    assert time.monotonic() - begin < 20  # two seconds, on a machine that does much else
+
+
+def test_a_daemon_thread_that_drives_a_queue_ends_with_the_process():
+    for _ in range(3):
+        process = start("""
+            import sys, threading, time
+            from kiln.driver import CPU, DeviceQueue
+
+            queue = DeviceQueue(CPU())
+
+            def drive():
+                while True:
+                    queue.synchronize()
+                    queue.enqueue_cpu_function(int)
+
+            threading.Thread(target=drive, daemon=True).start()
+            time.sleep(0.1)
+            sys.exit(6)
+        """)
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (6, "")
