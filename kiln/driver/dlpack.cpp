@@ -48,7 +48,7 @@ std::optional<Device> known_device(const DLDevice& device) {
   const char* api = nullptr;
   switch (device.device_type) {
     case kDLCPU:
-      return CPU();
+      return device.device_id == 0 ? std::optional(CPU()) : std::nullopt;
     case kDLCUDA:
     case kDLCUDAHost:
     case kDLCUDAManaged:
@@ -171,7 +171,7 @@ Prepared prepare(const Buffer& buffer, const DLPackOptions& options) {
   const std::pair<int, int> own = buffer.dlpack_device();
   const std::pair<int, int> wanted = options.dl_device.value_or(own);
   if (wanted != own && wanted != std::pair<int, int>(kDLCPU, 0)) {
-    // An accelerator other than the buffer's: named in full, or refused.
+    // Another device than the buffer's and the host: named in full, or refused.
     const std::optional<Device> found =
         known_device({static_cast<DLDeviceType>(wanted.first), wanted.second});
     if (!found)

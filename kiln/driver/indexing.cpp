@@ -158,11 +158,11 @@ Buffer Buffer::view(DType new_dtype, const std::optional<Shape>& new_shape) cons
       return static_cast<__int128>(elements) * width;
     };
     if (bits(count, new_bits) != bits(num_elements(), old_bits))
-      throw ValueError(
-          format("Buffer.view: shape {} of {} takes {} bytes, but shape {} of {} takes "
-                 "{}.",
-                 new_shape->to_string(), new_dtype.name(), bytes_for(new_dtype, count),
-                 shape().to_string(), dtype().name(), bytes_for(dtype(), num_elements())));
+      throw ValueError(format(
+          "Buffer.view: shape {} of {} takes {} elements of {} bits, but shape {} of {} is {} "
+          "of {} bits.",
+          new_shape->to_string(), new_dtype.name(), count, new_bits, shape().to_string(),
+          dtype().name(), num_elements(), old_bits));
     refuse_half_byte();
     window->shape = *new_shape;
     window->strides = row_major_strides(*new_shape);

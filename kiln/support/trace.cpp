@@ -33,7 +33,7 @@ struct Recorder {
   std::string path;
   std::deque<Event> events;
   std::uint64_t dropped = 0;
-  std::map<const void*, int> tracks;
+  std::map<std::pair<const void*, std::string>, int> tracks;  // an address may come again
   std::map<int, std::string> track_names;
 };
 
@@ -166,8 +166,8 @@ std::uint64_t new_trace_link() {
 int trace_track(const void* object, std::string_view name) {
   Recorder& all = recorder();
   std::lock_guard lock(all.mutex);
-  const auto [place, fresh] =
-      all.tracks.try_emplace(object, static_cast<int>(all.tracks.size()) + 1);
+  const auto [place, fresh] = all.tracks.try_emplace(std::pair(object, std::string(name)),
+                                                     static_cast<int>(all.tracks.size()) + 1);
   if (fresh) all.track_names[place->second] = name;
   return place->second;
 }

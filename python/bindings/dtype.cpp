@@ -129,7 +129,12 @@ DType dtype_from_numpy(nb::handle dtype) {
     if (!is_scalar_type)
       throw ValueError("unsupported NumPy dtype: " + repr_of(dtype) + " of " + type_text(dtype) +
                        "; expected a numpy.dtype or a NumPy scalar type such as numpy.float32.");
-    d = numpy.attr("dtype")(d);
+    try {
+      d = numpy.attr("dtype")(d);
+    } catch (nb::python_error&) {  // an abstract type, such as numpy.floating
+      throw ValueError("unsupported NumPy dtype: " + repr_of(dtype) +
+                       "; it stands for several types.");
+    }
   }
   if (nb::cast<bool>(d.attr("isnative")))
     if (auto found = find_member(nb::cast<std::string>(d.attr("name")))) return *found;

@@ -1,6 +1,7 @@
 """Traces, and the parts of the driver that only accelerators fill."""
 
 import json
+import threading
 
 import pytest
 
@@ -67,6 +68,23 @@ def test_time_lines(tmp_path):
         stop_trace()
     events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
     assert any(event.get("name") == "function" for event in events)
+
+
+def test_each_thread_has_a_track(tmp_path):
+    ids = []
+
+    def work():
+        Buffer.zeros((4,), I32)
+        ids.append(threading.get_native_id())
+
+    with trace(tmp_path / "a.json"):
+        for _ in range(3):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    names = {e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+    assert {f"thread {number}" for number in ids} <= names
 
 
 def test_lists_of_devices_by_name():

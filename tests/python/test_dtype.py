@@ -90,7 +90,8 @@ def test_ml_dtypes(name):
 
 
 @pytest.mark.parametrize("bad", [np.dtype("O"), np.dtype("c8"), np.dtype(">f4"), np.dtype("U3"),
-                                 np.dtype("M8[ns]"), np.dtype("i4,i4"), ml_dtypes.int4, 3])
+                                 np.dtype("M8[ns]"), np.dtype("i4,i4"), ml_dtypes.int4, 3,
+                                 np.floating, np.generic])
 def test_from_numpy_refuses(bad):
     with pytest.raises(ValueError, match="unsupported NumPy dtype: "):
         DType.from_numpy(bad)

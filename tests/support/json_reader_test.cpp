@@ -82,8 +82,8 @@ TEST(JsonReader, ReadsValues) {
 }
 
 TEST(JsonReader, LimitsNestingAndNumbers) {
-  EXPECT_FALSE(valid(std::string(100, '[') + std::string(100, ']')));
-  EXPECT_TRUE(valid(std::string(60, '[') + std::string(60, ']')));
+  EXPECT_FALSE(valid(std::string(129, '[') + std::string(129, ']')));
+  EXPECT_TRUE(valid(std::string(128, '[') + std::string(128, ']')));
   EXPECT_THROW(JsonReader("9223372036854775808").integer(), JsonError);
   EXPECT_THROW(JsonReader("1.5").integer(), JsonError);
   EXPECT_THROW(JsonReader("-1").unsigned_integer(), JsonError);
