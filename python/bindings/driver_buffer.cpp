@@ -341,14 +341,20 @@ Shape to_int_shape(nb::handle sequence) {
   return shape;
 }
 
+namespace {
+
+bool type_name_starts_with(nb::handle object, std::string_view start) {
+  return std::string_view(nb::cast<std::string>(object.type().attr("__name__"))).starts_with(start);
+}
+
+}  // namespace
+
 bool is_number(nb::handle object) {
   if (PyFloat_Check(object.ptr()) || PyLong_Check(object.ptr())) return true;
   if (PySequence_Check(object.ptr()) || is_buffer(object)) return false;
-  if (nb::hasattr(object, "imag") && nb::hasattr(object, "__complex__")) {
-    // NumPy's complex scalars have __float__, which drops a part.
-    const nb::object type = nb::module_::import_("numpy").attr("complexfloating");
-    if (nb::isinstance(object, type)) return false;
-  }
+  // NumPy's complex scalars have __float__, which drops a part.
+  if (type_name_starts_with(object, "complex") || type_name_starts_with(object, "clongdouble"))
+    return false;
   return PyIndex_Check(object.ptr()) || nb::hasattr(object, "__float__");
 }
 
@@ -357,8 +363,7 @@ Scalar to_scalar(nb::handle object) {
   if (PyBool_Check(p)) return p == Py_True;
   if (PyFloat_Check(p)) return PyFloat_AsDouble(p);
   if (!is_number(object)) throw TypeError("Expected a number, got " + type_text(object) + ".");
-  if (std::string_view(nb::cast<std::string>(object.type().attr("__name__"))).starts_with("bool"))
-    return PyObject_IsTrue(p) == 1;  // numpy.bool
+  if (type_name_starts_with(object, "bool")) return PyObject_IsTrue(p) == 1;  // numpy.bool
   if (nb::object number = nb::steal(PyNumber_Index(p)); number.is_valid()) {
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);

@@ -411,3 +411,9 @@ def test_mmap(tmp_path):
         Buffer.mmap(tmp_path / "missing", DType.int8, (3,))
     with pytest.raises(TypeError):
         Buffer.mmap(3.5, DType.int8, (3,))
+
+
+@pytest.mark.parametrize("kind", [complex, np.complex64, np.complex128, np.clongdouble])
+def test_a_complex_number_is_no_element(kind):
+    with pytest.raises(TypeError, match="Expected a number, got"):
+        Buffer.scalar(kind(1), DType.float32)

@@ -59,6 +59,8 @@ def test_launch_traces_of_the_host_are_empty():
 
 def test_time_lines(tmp_path):
     queue = DeviceQueue(CPU())
+    with pytest.raises(TypeError, match="PathLike"):
+        start_trace(3)
     with trace(tmp_path / "a.json"):
         queue.enqueue_cpu_function(lambda: None)
         queue.synchronize()
