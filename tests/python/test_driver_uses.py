@@ -110,7 +110,7 @@ def test_a_read_waits_for_every_writer_of_its_bytes(queue, gate):
 
 @pytest.mark.parametrize("show", [str, lambda b: str(b[::-1]), lambda b: str(np.from_dlpack(b, copy=True))])
 def test_texts_and_copies_for_the_host_wait_for_other_queues(queue, show):
-    buffer, array = filled(CPU().default_queue), None
+    buffer = filled(CPU().default_queue)
     array = buffer.to_numpy()
     queue.enqueue_cpu_function(later(array, 7))
     buffer._record_use(queue, True)
@@ -194,9 +194,8 @@ def test_a_full_queue_lets_other_threads_run(call):
     assert (output, errors, process.returncode) == ("went on\n", "", 0)
 
 
-@pytest.mark.parametrize("body", ["while True: time.sleep(0.01)", "while True: pass", "time.sleep(30)"])
+@pytest.mark.parametrize("body", ["while True: time.sleep(0.01)", "while True: pass", "time.sleep(600)"])
 def test_a_function_that_runs_on_does_not_hold_up_the_end(body):
-    begin = time.monotonic()
     process = start(f"""
         import sys, time
         from kiln.driver import CPU, DeviceQueue
@@ -211,7 +210,6 @@ def test_a_function_that_runs_on_does_not_hold_up_the_end(body):
     """)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (7, "")
-    assert time.monotonic() - begin < 20  # two seconds, on a machine that does much else
 
 
 def test_a_daemon_thread_that_drives_a_queue_ends_with_the_process():
