@@ -43,8 +43,12 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# Reads the whole answer first: `grep -q` at the end of a pipe would end apt-cache by a signal,
+# which pipefail takes for "no".
 has_candidate() {
-  apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'
+  local policy
+  policy=$(apt-cache policy "$1" 2>/dev/null || true)
+  [[ "$policy" == *"  Candidate: "[^\(]* ]]
 }
 
 lacks_candidates() {
@@ -57,7 +61,8 @@ lacks_candidates() {
 # already uses, so no host is written down here.
 add_security_suite() {
   local uri
-  uri=$(apt-cache policy | sed -n 's/^ *[0-9]* \([a-z]*:[^ ]*\) bookworm\/main .*/\1/p' | head -n 1)
+  uri=$(apt-cache policy | sed -n 's/^ *[0-9]* \([a-z]*:[^ ]*\) bookworm\/main .*/\1/p')
+  uri=${uri%%$'\n'*}
   [ -n "$uri" ] || fail "apt has no source for Debian 12 (bookworm) to derive the security suite from. Add the suite 'bookworm-security main' to /etc/apt/sources.list by hand."
   echo "deb ${uri%/}-security bookworm-security main" |
     as_root tee /etc/apt/sources.list.d/kiln-bookworm-security.list >/dev/null

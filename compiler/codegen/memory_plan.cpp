@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "compiler/diagnostics.h"
 
@@ -98,24 +99,26 @@ MemoryPlan plan_memory(const Program& program) {
     const Kernel* kernel = program.run[s].kernel.get();
     int step = static_cast<int>(s);
     std::vector<bool> handed_over(program.tensors.size(), false);
-    for (int id : accesses_of(program.run[s]).writes) {
+    const std::set<int> written = accesses_of(program.run[s]).writes;
+    for (int id : written) {
       const Tensor& tensor = program.tensors[static_cast<std::size_t>(id)];
       if (!is_temporary(id) || tensor.sized_by_data ||
           plan.slot_of[static_cast<std::size_t>(id)] >= 0)
         continue;
-      // In place: an operand that dies here and is read just where this is written.
+      // In place: an operand that dies here, is read just where this is written, and is not itself
+      // written once more.
       bool placed = false;
       for (std::size_t other = 0; kernel && other < lives.size() && !placed; ++other) {
         const Tensor& candidate = program.tensors[other];
         int slot = plan.slot_of[other];
         if (slot < 0 || lives[other].last_use != step || handed_over[other] ||
-            lives[other].first_write == step ||
+            written.count(static_cast<int>(other)) ||
             candidate.dtype.size_in_bytes() != tensor.dtype.size_in_bytes() ||
             candidate.num_elements() != tensor.num_elements())
           continue;
         const Index* read = only_read(*kernel, static_cast<int>(other));
-        const Index* written = only_write(*kernel, id);
-        if (!read || !written || *read != *written) continue;
+        const Index* write = only_write(*kernel, id);
+        if (!read || !write || *read != *write) continue;
         handed_over[other] = true;
         plan.slots[static_cast<std::size_t>(slot)].tensors.push_back(id);
         plan.slot_of[static_cast<std::size_t>(id)] = slot;

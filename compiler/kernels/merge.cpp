@@ -281,6 +281,9 @@ class Merger {
       auto it = written.find(load->tensor);
       if (it != written.end() && load->index != it->second) return false;
     }
+    // A product reads its operands again for every part of its result.
+    for (const MatrixOperand& operand : kernel.operands)
+      if (written.count(operand.tensor)) return false;
     return true;
   }
 

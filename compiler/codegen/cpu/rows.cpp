@@ -327,20 +327,26 @@ class RowEmitter {
   }
 
   void finish() {
-    const std::size_t pass = plan_.reductions.size();
     std::vector<const Store*> along, once;
     for (const Store& store : kernel_.stores)
       ((store.index.axes() & axis_bit(axis_)) != 0 ? along : once).push_back(&store);
-    for (const Store* store : once) e_.store_scalar(*store, e_.scalar(store->value));
-    if (along.empty()) return;
-    for (const Store* store : along) e_.hoist(store->value, axis_);
+    // All values before the stores: a kernel may write what it reads.
+    std::vector<llvm::Value*> values;
+    for (const Store* store : once) values.push_back(e_.scalar(store->value));
+    if (!along.empty()) store_row(along);
+    for (std::size_t n = 0; n < values.size(); ++n) e_.store_scalar(*once[n], values[n]);
+  }
+
+  void store_row(const std::vector<const Store*>& stores) {
+    const std::size_t pass = plan_.reductions.size();
+    for (const Store* store : stores) e_.hoist(store->value, axis_);
     auto at = [&](llvm::Value* i, int width, llvm::Value* mask) {
       ExpressionEmitter::Scope scope(e_);
       set_place(i, width, mask);
       use_kept(pass, i, width);
       std::vector<llvm::Value*> values;
-      for (const Store* store : along) values.push_back(e_.vector(store->value));
-      for (std::size_t n = 0; n < values.size(); ++n) e_.store(*along[n], values[n]);
+      for (const Store* store : stores) values.push_back(e_.vector(store->value));
+      for (std::size_t n = 0; n < values.size(); ++n) e_.store(*stores[n], values[n]);
     };
     const int lanes = vectors_.lanes;
     llvm::Value* rest = f_.i64(0);
