@@ -3,6 +3,9 @@
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -21,6 +24,8 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "compiler/codegen/instrument.h"
 #include "compiler/crash_guard.h"
@@ -71,6 +76,49 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Isa& isa) {
       llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
 }
 
+// A masked store of one known lane becomes a store of that lane. LLVM 22 does this itself, but
+// takes the width from before a truncation in front of the store and writes over what lies behind
+// (llvm/llvm-project issue 179489).
+class StoreSingleLanes : public llvm::PassInfoMixin<StoreSingleLanes> {
+ public:
+  llvm::PreservedAnalyses run(llvm::Function& function, llvm::FunctionAnalysisManager&) {
+    std::vector<llvm::IntrinsicInst*> stores;
+    for (llvm::Instruction& instruction : llvm::instructions(function)) {
+      auto* intrinsic = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
+      if (intrinsic && intrinsic->getIntrinsicID() == llvm::Intrinsic::masked_store)
+        stores.push_back(intrinsic);
+    }
+    bool changed = false;
+    for (llvm::IntrinsicInst* store : stores) {
+      const auto* mask = llvm::dyn_cast<llvm::Constant>(store->getArgOperand(2));
+      std::optional<unsigned> lane = mask ? only_lane(*mask) : std::nullopt;
+      if (!lane) continue;
+      llvm::IRBuilder<> b(store);
+      llvm::Value* value = b.CreateExtractElement(store->getArgOperand(0), std::uint64_t{*lane});
+      llvm::Value* place = b.CreateConstGEP1_64(value->getType(), store->getArgOperand(1), *lane);
+      llvm::Align align = store->getParamAlign(1).valueOrOne();
+      const std::uint64_t size = function.getDataLayout().getTypeStoreSize(value->getType());
+      b.CreateAlignedStore(value, place, llvm::commonAlignment(align, *lane * size));
+      store->eraseFromParent();
+      changed = true;
+    }
+    return changed ? llvm::PreservedAnalyses::none() : llvm::PreservedAnalyses::all();
+  }
+
+ private:
+  static std::optional<unsigned> only_lane(const llvm::Constant& mask) {
+    std::optional<unsigned> found;
+    auto* type = llvm::cast<llvm::FixedVectorType>(mask.getType());
+    for (unsigned i = 0; i < type->getNumElements(); ++i) {
+      const llvm::Constant* lane = mask.getAggregateElement(i);
+      if (lane && lane->isZeroValue()) continue;
+      if (found) return std::nullopt;
+      found = i;
+    }
+    return found;
+  }
+};
+
 // What pays for kernels whose loops were written out by hand: loads leave loops, common
 // subexpressions and dead code go. Everything else costs compile time and changes nothing.
 void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
@@ -102,14 +150,14 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
   passes.addPass(llvm::SimplifyCFGPass());
   passes.addPass(llvm::ADCEPass());
+  passes.addPass(StoreSingleLanes());
   llvm::ModulePassManager pipeline;
   pipeline.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
   add_instrumentation(pipeline);
   pipeline.run(module, modules);
 }
 
-llvm::SmallVector<char, 0> emit(llvm::Module& module, const Isa& isa, llvm::CodeGenFileType type,
-                                std::string* optimized = nullptr) {
+llvm::SmallVector<char, 0> emit(llvm::Module& module, const Isa& isa, std::string* optimized) {
   KILN_CHECK(x86_target() != nullptr, "this LLVM cannot emit code for x86-64");
   llvm::SmallVector<char, 0> bytes;
   std::string problems;
@@ -125,7 +173,8 @@ llvm::SmallVector<char, 0> emit(llvm::Module& module, const Isa& isa, llvm::Code
         if (optimized != nullptr) *optimized = module_text(module);
         llvm::legacy::PassManager passes;
         llvm::raw_svector_ostream out(bytes);
-        if (machine->addPassesToEmitFile(passes, out, nullptr, type, /*DisableVerify=*/true))
+        if (machine->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile,
+                                         /*DisableVerify=*/true))
           problems += "the target cannot write this kind of file";
         else
           passes.run(module);
@@ -151,15 +200,9 @@ std::string module_text(const llvm::Module& module) {
 }
 
 std::vector<std::byte> emit_object(llvm::Module& module, const Isa& isa, std::string* optimized) {
-  llvm::SmallVector<char, 0> bytes =
-      emit(module, isa, llvm::CodeGenFileType::ObjectFile, optimized);
+  llvm::SmallVector<char, 0> bytes = emit(module, isa, optimized);
   auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
   return {begin, begin + bytes.size()};
-}
-
-std::string emit_assembly(llvm::Module& module, const Isa& isa) {
-  llvm::SmallVector<char, 0> text = emit(module, isa, llvm::CodeGenFileType::AssemblyFile);
-  return {text.begin(), text.end()};
 }
 
 }  // namespace kiln::compiler

@@ -22,7 +22,4 @@ std::vector<std::byte> emit_object(llvm::Module& module, const Isa& isa,
 /// LLVM's text of the module.
 std::string module_text(const llvm::Module& module);
 
-/// The same as assembly text, for people who look at kernels.
-std::string emit_assembly(llvm::Module& module, const Isa& isa);
-
 }  // namespace kiln::compiler

@@ -112,6 +112,24 @@ def test_move(name, dtype):
         assert_equal(bits(got), bits(np.ascontiguousarray(want).reshape(want.shape)))
 
 
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_the_end_of_a_row_leaves_what_lies_behind(dtype):
+    """Rows whose last vector has any number of elements, behind each of which other ones lie already."""
+    widths = [*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129]
+    x = generator("row end", dtype).integers(1, 60, (3, max(widths))).astype(numpy_type(dtype))
+    y = generator("row end", "wide", dtype).integers(1, 60, x.shape).astype("float64" if dtype in INTS else "int64")
+
+    def rows(x, y, cast, join):
+        for n in widths:
+            yield join([x[:, :n], x[:, :n] - x[:, :n]], 1)
+            yield join([x[:, :n], cast(y[:, :n])], 1)
+
+    results = run(lambda x, y: list(rows(x, y, lambda v: ops.cast(v, getattr(DType, dtype)), ops.concat)), x, y)
+    expected = rows(x, y, lambda v: v.astype(numpy_type(dtype)), np.concatenate)
+    for got, wanted in zip(results, expected, strict=True):
+        assert_equal(got, wanted)
+
+
 def test_slice_bounds_are_checked_at_run():
     model = compiled(lambda x: [x[2:4], x[3]], [tensor_type("float32", ["n"])])
     assert [r.tolist() for r in execute(model, [np.arange(5, dtype=np.float32)])] == [[2, 3], 3]
