@@ -91,6 +91,7 @@ class AttentionEmitter {
     sums_ = take(f.b.CreateMul(wide_, f.i64(most_rows())));
     largest_ = take(f.i64(most_rows()));
     total_ = take(f.i64(most_rows()));
+    shift_ = take(f.i64(tile_));
     rescale_ = take(f.i64(tile_));
   }
 
@@ -143,8 +144,10 @@ class AttentionEmitter {
   llvm::Function* make_value_function(int rows);
   void pack(llvm::Value* first, llvm::Value* count, llvm::Value* packed_keys,
             llvm::Value* packed_values);
-  void weigh_row(llvm::Value* scores, llvm::Value* row, llvm::Value* slot, llvm::Value* in_tile,
+  void score_row(llvm::Value* scores, llvm::Value* row, llvm::Value* slot, llvm::Value* in_tile,
                  llvm::Value* first, llvm::Value* count, const Score& score);
+  void make_factors();
+  void weigh_row(llvm::Value* scores, llvm::Value* slot, llvm::Value* in_tile, llvm::Value* count);
   void finish_row(llvm::Value* slot, llvm::Value* row, const Epilogue& epilogue);
 
   FunctionBuilder& f;
@@ -167,6 +170,7 @@ class AttentionEmitter {
   llvm::Value* sums_ = nullptr;     // [rows of a unit, wide]: weighted values so far
   llvm::Value* largest_ = nullptr;  // by row of the unit: largest score so far
   llvm::Value* total_ = nullptr;    // by row of the unit: sum of weights so far
+  llvm::Value* shift_ = nullptr;    // by row of the tile: what its scores are relative to
   llvm::Value* rescale_ = nullptr;  // by row of the tile: what its sums are multiplied with
 };
 
@@ -293,8 +297,8 @@ void AttentionEmitter::pack(llvm::Value* first, llvm::Value* count, llvm::Value*
             });
 }
 
-// Turns the products of one row, at `scores`, into weights: exp(score − largest).
-void AttentionEmitter::weigh_row(llvm::Value* scores, llvm::Value* row, llvm::Value* slot,
+// Turns the products of one row, at `scores`, into scores and finds what they are shifted by.
+void AttentionEmitter::score_row(llvm::Value* scores, llvm::Value* row, llvm::Value* slot,
                                  llvm::Value* in_tile, llvm::Value* first, llvm::Value* count,
                                  const Score& score) {
   auto* type = vector(columns_);
@@ -338,7 +342,27 @@ void AttentionEmitter::weigh_row(llvm::Value* scores, llvm::Value* row, llvm::Va
   // Where everything so far is −inf, the weights are zeros and not −inf − −inf.
   llvm::Value* shift = f.b.CreateSelect(f.b.CreateFCmpOEQ(largest, minus_infinity(1)),
                                         llvm::ConstantFP::get(element_, 0), largest);
-  llvm::Value* shifts = f.b.CreateVectorSplat(static_cast<unsigned>(columns_), shift);
+  f.b.CreateAlignedStore(shift, at(shift_, in_tile), align());
+  if (!one_block_)
+    f.b.CreateAlignedStore(f.b.CreateFSub(before, shift), at(rescale_, in_tile), align());
+}
+
+// Turns what earlier blocks add to the shift of each row into the factor for their sums, for all
+// rows of a tile at once.
+void AttentionEmitter::make_factors() {
+  int lanes = 1;
+  while (lanes < tile_) lanes *= 2;
+  llvm::Value* x = f.b.CreateAlignedLoad(vector(lanes), rescale_, align());
+  f.b.CreateAlignedStore(f.lower.exp(x), rescale_, align());
+}
+
+// Turns the scores of one row into weights: exp(score − shift).
+void AttentionEmitter::weigh_row(llvm::Value* scores, llvm::Value* slot, llvm::Value* in_tile,
+                                 llvm::Value* count) {
+  auto* type = vector(columns_);
+  llvm::Value* shifts =
+      f.b.CreateVectorSplat(static_cast<unsigned>(columns_),
+                            f.b.CreateAlignedLoad(element_, at(shift_, in_tile), align()));
   llvm::Value* padded = f.b.CreateAnd(f.b.CreateAdd(count, f.i64(columns_ - 1)), f.i64(-columns_));
   llvm::Value* sum = f.loop(f.i64(0), padded, f.i64(columns_), {llvm::Constant::getNullValue(type)},
                             [&](llvm::Value* key, const Values& carried) {
@@ -351,8 +375,7 @@ void AttentionEmitter::weigh_row(llvm::Value* scores, llvm::Value* row, llvm::Va
   llvm::Value* total =
       fold(sum, [&](llvm::Value* x, llvm::Value* y) { return f.b.CreateFAdd(x, y); });
   if (!one_block_) {
-    llvm::Value* factor = f.lower.exp(f.b.CreateFSub(before, shift));
-    f.b.CreateAlignedStore(factor, at(rescale_, in_tile), align());
+    llvm::Value* factor = f.b.CreateAlignedLoad(element_, at(rescale_, in_tile), align());
     llvm::Value* old = f.b.CreateAlignedLoad(element_, at(total_, slot), align());
     total = f.b.CreateFAdd(f.b.CreateFMul(old, factor), total);
   }
@@ -453,9 +476,16 @@ void AttentionEmitter::emit(llvm::Value* scratch, llvm::Value* unit_begin, llvm:
         };
         by_height(&Height::scores,
                   {query, o_.query_stride, packed_keys, o_.depth, panels, scores_, score_stride_});
+        // Step by step for all rows: the chain of one row's steps is longer than a processor looks
+        // ahead.
         f.loop(f.i64(0), height, f.i64(1), [&](llvm::Value* i) {
-          weigh_row(at(scores_, f.b.CreateNSWMul(i, score_stride_)), f.b.CreateNSWAdd(row, i),
+          score_row(at(scores_, f.b.CreateNSWMul(i, score_stride_)), f.b.CreateNSWAdd(row, i),
                     f.b.CreateNSWAdd(slot, i), i, first, count, score);
+        });
+        if (!one_block_) make_factors();
+        f.loop(f.i64(0), height, f.i64(1), [&](llvm::Value* i) {
+          weigh_row(at(scores_, f.b.CreateNSWMul(i, score_stride_)), f.b.CreateNSWAdd(slot, i), i,
+                    count);
         });
         by_height(&Height::values,
                   {scores_, score_stride_, packed_values, count, panels_, sums, wide_, rescale_});
