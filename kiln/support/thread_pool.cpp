@@ -19,10 +19,11 @@
 #include "kiln/support/pause.h"
 #include "kiln/support/process.h"
 
-// A loop is published by one store to `state_`. Threads that spin see it within a cache miss and
-// claim chunks with a compare-exchange; the caller claims too, so a thread that is parked or
+// A loop is published by one store to `generation_`. Threads that spin see it within a cache miss
+// and claim chunks with a compare-exchange; the caller claims too, so a thread that is parked or
 // descheduled is never waited for unless it holds a chunk. The caller leaves when every claimed
-// chunk is done.
+// chunk is done. Each thread starts with a stretch of its own, so that what it reads ahead is its
+// own next work, and what it wrote in one loop is in its cache in the next.
 //
 // Between loops a worker spins for a short while and then parks on a futex of its own, so that a
 // loop wakes exactly the threads it can use. Parking follows the usual pattern: announce, look
@@ -40,6 +41,11 @@ constexpr auto kSpinAfter = std::chrono::microseconds(10);
 constexpr std::int64_t kChunksPerThread = 4;
 
 thread_local constinit bool inside_loop __attribute__((tls_model("initial-exec"))) = false;
+
+/// Where the chunks of part `part` end, those of all parts being split evenly.
+std::uint32_t part_end(int part, std::uint32_t chunks, int threads) {
+  return static_cast<std::uint32_t>(std::int64_t{chunks} * (part + 1) / threads);
+}
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected) {
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
@@ -185,11 +191,15 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, int max_th
   chunks_.store(chunks, std::memory_order_relaxed);
   threads_.store(threads, std::memory_order_relaxed);
   done_.store(0, std::memory_order_relaxed);
-  failed_.store(false, std::memory_order_relaxed);
-  const auto generation =
-      static_cast<std::uint32_t>(state_.load(std::memory_order_relaxed) >> 32) + 1;
+  failed_chunk_.store(kNoChunk, std::memory_order_relaxed);
+  const std::uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+  for (int part = 0; part < threads; ++part) {
+    const std::uint32_t size =
+        part_end(part, chunks, threads) - part_end(part - 1, chunks, threads);
+    parts_[part].store(std::uint64_t{generation} << 32 | size, std::memory_order_release);
+  }
   // Sequentially consistent, as a worker's announcement that it parks: one side sees the other.
-  state_.store(static_cast<std::uint64_t>(generation) << 32 | chunks, std::memory_order_seq_cst);
+  generation_.store(generation, std::memory_order_seq_cst);
   if (parked_.load(std::memory_order_seq_cst) > 0) wake(threads);
 
   inside_loop = true;
@@ -203,53 +213,59 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, int max_th
   }
 
   std::exception_ptr error;
-  if (failed_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (failed_chunk_.load(std::memory_order_relaxed) != kNoChunk) [[unlikely]]
     error = std::exchange(failure_.error, nullptr);
   busy_.store(false, std::memory_order_release);
   if (error) [[unlikely]]
     std::rethrow_exception(std::move(error));
 }
 
-std::uint32_t ThreadPool::work_on(std::uint32_t generation, std::int64_t worker) noexcept {
+std::uint32_t ThreadPool::work_on(std::uint32_t generation, int worker) noexcept {
   std::uint32_t finished = 0;
-  std::uint64_t state = state_.load(std::memory_order_acquire);
-  for (;;) {
-    const auto remaining = static_cast<std::uint32_t>(state);
-    if (static_cast<std::uint32_t>(state >> 32) != generation || remaining == 0) break;
-    const Body body = body_.load(std::memory_order_relaxed);
-    void* arguments = arguments_.load(std::memory_order_relaxed);
-    const std::int64_t count = count_.load(std::memory_order_relaxed);
-    const std::int64_t grain = grain_.load(std::memory_order_relaxed);
-    const std::uint32_t chunks = chunks_.load(std::memory_order_relaxed);
-    if (!state_.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel,
-                                      std::memory_order_acquire))
-      continue;
-    const std::int64_t chunk = chunks - remaining;
-    // Chunks of whole pieces, as even as they go; divided first, since pieces * chunk may overflow.
-    const std::int64_t pieces = (count - 1) / grain + 1;
-    const std::int64_t base = pieces / chunks;
-    const std::int64_t extra = pieces % chunks;
-    const std::int64_t first = chunk * base + std::min(chunk, extra);
-    const std::int64_t last = first + base + (chunk < extra ? 1 : 0);
-    const std::int64_t end = last >= pieces ? count : last * grain;
-    if (!failed_.load(std::memory_order_acquire)) {
-      try {
-        body(arguments, first * grain, end, worker);
-      } catch (...) {
-        std::lock_guard lock(failure_.mutex);
-        if (!failed_.load(std::memory_order_relaxed) || chunk < failure_.chunk) {
-          failure_.chunk = chunk;
-          failure_.error = std::current_exception();
-          failed_.store(true, std::memory_order_release);
-        }
-      }
+  const int threads = threads_.load(std::memory_order_relaxed);
+  for (int i = 0; i < threads; ++i) {
+    const int part = worker + i < threads ? worker + i : worker + i - threads;
+    std::uint64_t state = parts_[part].load(std::memory_order_acquire);
+    for (;;) {
+      const auto remaining = static_cast<std::uint32_t>(state);
+      if (static_cast<std::uint32_t>(state >> 32) != generation) return finished;
+      if (remaining == 0) break;
+      const std::uint32_t chunks = chunks_.load(std::memory_order_relaxed);
+      if (!parts_[part].compare_exchange_weak(state, state - 1, std::memory_order_acq_rel,
+                                              std::memory_order_acquire))
+        continue;
+      run_chunk(part_end(part, chunks, threads) - remaining, chunks, worker);
+      // Counted at once: after the last chunk is counted, the caller may reuse every field.
+      ++finished;
+      done_.fetch_add(1, std::memory_order_acq_rel);
+      state = parts_[part].load(std::memory_order_acquire);
     }
-    // Counted at once: after the last chunk is counted, the caller may reuse every field.
-    ++finished;
-    done_.fetch_add(1, std::memory_order_acq_rel);
-    state = state_.load(std::memory_order_acquire);
   }
   return finished;
+}
+
+void ThreadPool::run_chunk(std::int64_t chunk, std::int64_t chunks, int worker) noexcept {
+  // What lies behind a failure is left out; what lies before it may fail first.
+  if (chunk > failed_chunk_.load(std::memory_order_acquire)) return;
+  const std::int64_t count = count_.load(std::memory_order_relaxed);
+  const std::int64_t grain = grain_.load(std::memory_order_relaxed);
+  // Chunks of whole pieces, as even as they go; divided first, since pieces * chunk may overflow.
+  const std::int64_t pieces = (count - 1) / grain + 1;
+  const std::int64_t base = pieces / chunks;
+  const std::int64_t extra = pieces % chunks;
+  const std::int64_t first = chunk * base + std::min(chunk, extra);
+  const std::int64_t last = first + base + (chunk < extra ? 1 : 0);
+  const std::int64_t end = last >= pieces ? count : last * grain;
+  try {
+    body_.load(std::memory_order_relaxed)(arguments_.load(std::memory_order_relaxed), first * grain,
+                                          end, worker);
+  } catch (...) {
+    std::lock_guard lock(failure_.mutex);
+    if (chunk < failed_chunk_.load(std::memory_order_relaxed)) {
+      failure_.error = std::current_exception();
+      failed_chunk_.store(chunk, std::memory_order_release);
+    }
+  }
 }
 
 void ThreadPool::wake(int threads) noexcept {
@@ -269,14 +285,11 @@ void ThreadPool::run_worker(Worker& self) noexcept {
   pthread_setname_np(pthread_self(), name);
   inside_loop = true;
   std::uint32_t seen = 0;
-  const auto is_mine = [&](std::uint64_t state) {
-    return static_cast<std::uint32_t>(state >> 32) != seen;
-  };
   Clock::time_point idle_since = Clock::now();
   for (unsigned spins = 0;; ++spins) {
-    const std::uint64_t state = state_.load(std::memory_order_acquire);
-    if (is_mine(state)) {
-      seen = static_cast<std::uint32_t>(state >> 32);
+    const std::uint32_t generation = generation_.load(std::memory_order_acquire);
+    if (generation != seen) {
+      seen = generation;
       if (self.index < threads_.load(std::memory_order_relaxed) && work_on(seen, self.index) > 0)
         idle_since = Clock::now();
       continue;
@@ -287,7 +300,7 @@ void ThreadPool::run_worker(Worker& self) noexcept {
     if (Clock::now() - idle_since < limit) continue;
     self.parked.store(1, std::memory_order_seq_cst);
     parked_.fetch_add(1, std::memory_order_seq_cst);
-    if (is_mine(state_.load(std::memory_order_seq_cst))) {
+    if (generation_.load(std::memory_order_seq_cst) != seen) {
       if (self.parked.exchange(0, std::memory_order_seq_cst) == 1)
         parked_.fetch_sub(1, std::memory_order_relaxed);
       continue;

@@ -51,20 +51,23 @@ class ThreadPool {
   struct Worker;
   struct Failure {
     std::mutex mutex;
-    std::int64_t chunk = 0;
     std::exception_ptr error;
   };
+  static constexpr std::int64_t kNoChunk = INT64_MAX;
 
   ThreadPool();
   void start_workers(int count);
   void run_worker(Worker& self) noexcept;
   void wake(int threads) noexcept;
-  std::uint32_t work_on(std::uint32_t generation, std::int64_t worker) noexcept;
+  std::uint32_t work_on(std::uint32_t generation, int worker) noexcept;
+  void run_chunk(std::int64_t chunk, std::int64_t chunks, int worker) noexcept;
 
-  // The loop that runs. `state_` is (generation, chunks not yet claimed); whoever lowers the count
-  // from r to r - 1 owns chunk `chunks_ - r`. The fields may be read while they change: a claim
-  // succeeds only when the state, and with it the fields, has stayed the same.
-  alignas(64) std::atomic<std::uint64_t> state_{0};
+  // The loop that runs. Each thread has a part of the chunks, a stretch of its own, and takes from
+  // the parts of others when its own is used up. `parts_[t]` is (generation, chunks of the part not
+  // yet claimed); whoever lowers the count from r to r - 1 owns the r-th chunk from the part's end.
+  // The fields may be read while they change: a claim succeeds only while its loop runs, and then
+  // they have stayed the same.
+  alignas(64) std::atomic<std::uint32_t> generation_{0};
   std::atomic<Body> body_{nullptr};
   std::atomic<void*> arguments_{nullptr};
   std::atomic<std::int64_t> count_{0};
@@ -72,11 +75,12 @@ class ThreadPool {
   std::atomic<std::uint32_t> chunks_{0};
   std::atomic<int> threads_{0};
   alignas(64) std::atomic<std::uint32_t> done_{0};
-  std::atomic<bool> failed_{false};
+  std::atomic<std::int64_t> failed_chunk_{kNoChunk};  // the first one so far
   alignas(64) std::atomic<bool> busy_{false};
   std::atomic<int> parked_{0};
   std::atomic<int> activity_{0};
   Failure failure_;
+  alignas(64) std::atomic<std::uint64_t> parts_[kMaxThreads] = {};
 
   std::mutex start_mutex_;
   std::atomic<int> num_workers_{0};

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -90,6 +92,23 @@ TEST(ThreadPool, WorkersOwnTheirScratch) {
       --scratch[static_cast<std::size_t>(worker)];
     });
   EXPECT_FALSE(shared);
+}
+
+TEST(ThreadPool, OthersDoWhatASlowThreadLeaves) {
+  for (int round = 0; round < 50; ++round) {
+    ThreadPool::Activity activity(2);
+    std::atomic<int> done = 0;
+    std::atomic<bool> waited_in_vain = false;
+    parallel_for(8, 1, 2, [&](std::int64_t begin, std::int64_t end, std::int64_t worker) {
+      const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      // The worker's other chunks are done by the caller, while this one waits for it.
+      while (worker == 1 && done < 7 && !waited_in_vain)
+        waited_in_vain = std::chrono::steady_clock::now() > patience;
+      done += static_cast<int>(end - begin);
+    });
+    ASSERT_FALSE(waited_in_vain);
+    ASSERT_EQ(done, 8);
+  }
 }
 
 TEST(ThreadPool, CountsThreads) {
