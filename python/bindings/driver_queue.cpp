@@ -99,13 +99,13 @@ An in-order queue of work on one device.
           "Starts `fn` on the host's workers without stalling the queue; CUDA queues only.")
       .def(
           "enqueue_cpu_function",
-          [](const DeviceQueue& q, nb::callable function) {
-            auto callback = callback_of(function);
+          [](const DeviceQueue& q, nb::callable fn) {
+            auto callback = callback_of(fn);
             ReleaseGil release;  // a full queue waits for room
             q.enqueue_foreign_function(std::move(callback));
           },
-          nb::arg("function"),
-          "Runs `function()` on the queue's worker after earlier work; its exception fails the "
+          nb::arg("fn"),
+          "Runs `fn()` on the queue's worker after earlier work; its exception fails the "
           "queue.");
   def_identity<nb::class_<DeviceQueue>, DeviceQueue>(queue);
 }

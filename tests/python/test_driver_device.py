@@ -24,6 +24,7 @@ from kiln.driver import (
     devices_exist,
     load_devices,
     scan_available_devices,
+    set_virtual_device_count,
 )
 from kiln.dtype import DType
 
@@ -82,6 +83,11 @@ def test_specs():
         DeviceSpec(-1, "gpu")
     with pytest.raises(AttributeError):
         DeviceSpec.cpu().id = 3
+
+
+def test_names_of_parameters():
+    DeviceQueue(CPU()).enqueue_cpu_function(fn=lambda: None)
+    set_virtual_device_count(n=0)
 
 
 def test_queue_runs_functions_in_order():

@@ -233,9 +233,9 @@ class DeviceQueue:
         Starts `fn` on the host's workers without stalling the queue; CUDA queues only.
         """
 
-    def enqueue_cpu_function(self, function: Callable) -> None:
+    def enqueue_cpu_function(self, fn: Callable) -> None:
         """
-        Runs `function()` on the queue's worker after earlier work; its exception fails the queue.
+        Runs `fn()` on the queue's worker after earlier work; its exception fails the queue.
         """
 
     def __eq__(self, arg: object | None, /) -> object: ...
@@ -495,7 +495,7 @@ class HostHazardCompletion:
     def is_ready(self) -> bool:
         """Whether `wait` would return at once."""
 
-def set_virtual_device_count(count: int) -> None:
+def set_virtual_device_count(n: int) -> None:
     """
     Above 0: accelerators opened from then on are virtual, for compiling without hardware.
     """
@@ -645,7 +645,7 @@ class CompletionFlag:
     def reset(self) -> None:
         """Stores 0."""
 
-    def signal(self, value: int) -> None:
+    def signal(self, v: int) -> None:
         """Stores with release order."""
 
     def load(self) -> int:
