@@ -279,7 +279,7 @@ class Compilation {
                    shape.to_string()));
       if (it == contents.weights.end()) {
         runtime::WeightSignature weight{
-            name,        tensor->dtype, shape, graph::DeviceRef::CPU(), tensor->dtype.alignment(),
+            name,        tensor->dtype, shape, graph::DeviceRef::CPU(), tensor->dtype.align(),
             std::nullopt};
         contents.weights.push_back(std::move(weight));
         it = contents.weights.end() - 1;

@@ -77,7 +77,7 @@ std::size_t Buffer::byte_size() const {
 }
 
 bool Buffer::aligned(std::size_t alignment) const {
-  if (alignment == 0) alignment = static_cast<std::size_t>(dtype().alignment());
+  if (alignment == 0) alignment = static_cast<std::size_t>(dtype().align());
   return reinterpret_cast<std::uintptr_t>(data()) % alignment == 0;
 }
 

@@ -84,7 +84,7 @@ class DType {
   /// Bits rounded up to whole bytes: 1 for float4_e2m1fn.
   constexpr int size_in_bytes() const { return (size_in_bits() + 7) / 8; }
   /// Alignment of one element in bytes.
-  constexpr int alignment() const { return size_in_bytes(); }
+  constexpr int align() const { return size_in_bytes(); }
   /// The eight integer members; bool is not one.
   constexpr bool is_integral() const { return code_ >= uint8 && code_ <= int64; }
   constexpr bool is_signed_integral() const { return is_integral() && (code_ & 1) != 0; }

@@ -45,7 +45,7 @@ ModelState::ModelState(std::shared_ptr<const runtime::Artifact> made, std::size_
     inputs.push_back({.device = input.device.is_cpu() ? driver::CPU().backend() : nullptr,
                       .dtype = input.dtype,
                       .is_buffer = input.is_buffer,
-                      .alignment = static_cast<std::uint8_t>(input.dtype.alignment()),
+                      .alignment = static_cast<std::uint8_t>(input.dtype.align()),
                       .rank = static_cast<std::uint8_t>(input.shape.size()),
                       .first_dim = static_cast<std::uint32_t>(dims.size())});
     writes_inputs = writes_inputs || input.is_buffer;

@@ -39,7 +39,7 @@ Weight::Weight(std::string name, DType dtype, graph::Shape shape, DeviceRef devi
   if (options.quantization_encoding && dtype != DType::uint8)
     store_as_blocks(*state, *options.quantization_encoding);
   state->device = device;
-  state->align = options.align.value_or(state->dtype.alignment());
+  state->align = options.align.value_or(state->dtype.align());
   state->encoding = options.quantization_encoding;
   weight_ = std::move(state);
   if (options.sharding_strategy) set_sharding_strategy(*options.sharding_strategy);

@@ -179,7 +179,7 @@ The type of one tensor element.
   property(
       "size_in_bytes", [](DType d) { return d.size_in_bytes(); },
       "Bits rounded up to whole bytes.");
-  property("align", [](DType d) { return d.alignment(); }, "Alignment of one element in bytes.");
+  property("align", [](DType d) { return d.align(); }, "Alignment of one element in bytes.");
 
   const auto method = [&](const char* name, auto function, const char* doc) {
     cls.def(name, [function](const DTypeObject& d) { return function(d.dtype); }, doc);

@@ -80,7 +80,7 @@ class Product {
     units.b.CreateRet(matmul_unit_count(units, o.dtype, size(units, o.m, 0), size(units, o.n, 1)));
     units.finish();
 
-    llvm::Align align(static_cast<std::uint64_t>(o.dtype.alignment()));
+    llvm::Align align(static_cast<std::uint64_t>(o.dtype.align()));
     {
       FunctionBuilder f(*module, o.isa, "pack", nothing,
                         {pointer, i64, pointer, i64, i64, i64, i64}, Linkage::entry);

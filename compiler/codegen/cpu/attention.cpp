@@ -95,7 +95,7 @@ class AttentionEmitter {
     rescale_ = take(f.i64(tile_));
   }
 
-  llvm::Align align() const { return llvm::Align(static_cast<std::uint64_t>(dtype_.alignment())); }
+  llvm::Align align() const { return llvm::Align(static_cast<std::uint64_t>(dtype_.align())); }
   llvm::Align vector_align() const {
     return llvm::Align(static_cast<std::uint64_t>(f.isa.vector_bytes));
   }

@@ -33,7 +33,7 @@ llvm::Type* element_type(FunctionBuilder& f, DType dtype) {
 }
 
 llvm::Align alignment(DType dtype) {
-  return llvm::Align(static_cast<std::uint64_t>(dtype.alignment()));
+  return llvm::Align(static_cast<std::uint64_t>(dtype.align()));
 }
 
 // acc + x·y, fused where the target can; a library call for each lane would be the alternative.

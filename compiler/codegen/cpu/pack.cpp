@@ -43,7 +43,7 @@ void by_width(FunctionBuilder& f, llvm::Value* n, llvm::Value* left, int columns
 }
 
 llvm::Align alignment(DType dtype) {
-  return llvm::Align(static_cast<std::uint64_t>(dtype.alignment()));
+  return llvm::Align(static_cast<std::uint64_t>(dtype.align()));
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ TensorValue constant_external(const std::string& name, const TensorType& type,
   LocationScope at(location);
   auto& graph = *d::current_graph();
   ir::Value* value =
-      d::external_constant(graph, name, type, options.align.value_or(type.dtype.alignment()),
+      d::external_constant(graph, name, type, options.align.value_or(type.dtype.align()),
                            options.is_placeholder.value_or(graph.graph->is_subgraph));
   return TensorValue(graph.handle(value));
 }
