@@ -77,11 +77,11 @@ std::string accelerator_architecture_name() {
 }
 
 DeviceSpec::DeviceSpec(int id, std::string device_type)
-    : id(id), device_type(std::move(device_type)) {
-  if (this->device_type != "cpu" && this->device_type != "gpu")
+    : id_(id), device_type_(std::move(device_type)) {
+  if (device_type_ != "cpu" && device_type_ != "gpu")
     throw ValueError(format("DeviceSpec: the device type '{}' is unknown; choose 'cpu' or 'gpu'.",
-                            this->device_type));
-  if (this->device_type == "gpu" && id < 0)
+                            device_type_));
+  if (device_type_ == "gpu" && id < 0)
     throw ValueError(format("DeviceSpec: an accelerator's id must be 0 or more, but is {}.", id));
 }
 
@@ -89,16 +89,16 @@ std::vector<Device> load_devices(std::span<const DeviceSpec> specs) {
   const int count = accelerator_count();
   std::vector<Device> devices;
   for (const DeviceSpec& spec : specs) {
-    if (spec.device_type == "cpu") {
-      devices.push_back(CPU(spec.id));
+    if (spec.device_type() == "cpu") {
+      devices.push_back(CPU(spec.id()));
       continue;
     }
     if (count == 0)
-      throw ValueError(format("Device {} was requested but no devices were found.", spec.id));
-    if (spec.id >= count)
+      throw ValueError(format("Device {} was requested but no devices were found.", spec.id()));
+    if (spec.id() >= count)
       throw ValueError(
-          format("Device {} was requested but only found {} devices.", spec.id, count));
-    devices.push_back(Accelerator(spec.id));
+          format("Device {} was requested but only found {} devices.", spec.id(), count));
+    devices.push_back(Accelerator(spec.id()));
   }
   return devices;
 }
@@ -113,7 +113,7 @@ std::vector<DeviceSpec> scan_available_devices() {
 bool devices_exist(std::span<const DeviceSpec> specs) {
   const int count = accelerator_count();
   for (const DeviceSpec& spec : specs)
-    if (spec.device_type != "cpu" && spec.id >= count) return false;
+    if (spec.device_type() != "cpu" && spec.id() >= count) return false;
   return true;
 }
 
@@ -142,7 +142,7 @@ int calculate_virtual_device_count(std::span<const std::vector<DeviceSpec>> spec
   int count = 1;
   for (const std::vector<DeviceSpec>& specs : spec_lists)
     for (const DeviceSpec& spec : specs)
-      if (spec.device_type == "gpu") count = std::max(count, count_for(spec.id));
+      if (spec.device_type() == "gpu") count = std::max(count, count_for(spec.id()));
   return count;
 }
 

@@ -70,17 +70,22 @@ std::string accelerator_api();
 /// Of accelerator 0; RuntimeError without one.
 std::string accelerator_architecture_name();
 
-/// Names a device without opening it.
-struct DeviceSpec {
-  int id = 0;
-  /// "cpu" or "gpu".
-  std::string device_type = "cpu";
-
+/// Names a device without opening it. A value that does not change.
+class DeviceSpec {
+ public:
   /// A negative id with "gpu" and an unknown type are ValueErrors.
   DeviceSpec(int id, std::string device_type = "cpu");
   static DeviceSpec cpu(int id = -1) { return {id, "cpu"}; }
   static DeviceSpec accelerator(int id = 0) { return {id, "gpu"}; }
+
+  int id() const { return id_; }
+  /// "cpu" or "gpu".
+  const std::string& device_type() const { return device_type_; }
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
+
+ private:
+  int id_;
+  std::string device_type_;
 };
 
 /// Opens each spec, in order. ValueError when an accelerator is not there.

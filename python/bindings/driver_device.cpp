@@ -111,23 +111,23 @@ void bind_specs(nb::module_& m) {
       .def(nb::init<int, std::string>(), nb::arg("id"), nb::arg("device_type") = "cpu")
       .def_static("cpu", &DeviceSpec::cpu, nb::arg("id") = -1, "The host.")
       .def_static("accelerator", &DeviceSpec::accelerator, nb::arg("id") = 0, "An accelerator.")
-      .def_ro("id", &DeviceSpec::id, "Zero-based on this host.")
-      .def_ro("device_type", &DeviceSpec::device_type, "'cpu' or 'gpu'.")
+      .def_prop_ro("id", &DeviceSpec::id, "Zero-based on this host.")
+      .def_prop_ro("device_type", &DeviceSpec::device_type, "'cpu' or 'gpu'.")
       .def("__eq__",
            [](const DeviceSpec& a, Any b) -> nb::object {
              if (!nb::isinstance<DeviceSpec>(b)) return nb::borrow(Py_NotImplemented);
              return nb::bool_(a == *nb::inst_ptr<DeviceSpec>(b));
            })
       .def("__hash__",
-           [](const DeviceSpec& s) { return nb::hash(nb::make_tuple(s.id, s.device_type)); })
+           [](const DeviceSpec& s) { return nb::hash(nb::make_tuple(s.id(), s.device_type())); })
       .def("__repr__",
            [](const DeviceSpec& s) {
-             return "DeviceSpec(id=" + std::to_string(s.id) + ", device_type='" + s.device_type +
-                    "')";
+             return "DeviceSpec(id=" + std::to_string(s.id()) + ", device_type='" +
+                    s.device_type() + "')";
            })
       .def("__reduce__", [](nb::handle_t<DeviceSpec> self) {
         const DeviceSpec& s = *nb::inst_ptr<DeviceSpec>(self);
-        return nb::make_tuple(self.type(), nb::make_tuple(s.id, s.device_type));
+        return nb::make_tuple(self.type(), nb::make_tuple(s.id(), s.device_type()));
       });
 }
 

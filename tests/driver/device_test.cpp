@@ -63,6 +63,8 @@ TEST(Device, NoAccelerators) {
             "Device 3 was requested but no devices were found.");
   EXPECT_FALSE(devices_exist(gpus));
   EXPECT_TRUE(devices_exist(std::vector{DeviceSpec::cpu(7)}));
+  EXPECT_EQ(gpus[0].id(), 3);
+  EXPECT_EQ(gpus[0].device_type(), "gpu");
   EXPECT_THROW(DeviceSpec(-1, "gpu"), ValueError);
   EXPECT_THROW(DeviceSpec(0, "tpu"), ValueError);
   enable_all_peer_access();
