@@ -5,7 +5,11 @@
 
 #include <nanobind/nanobind.h>
 
+#include <limits>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "kiln/dtype/dtype.h"
 
@@ -33,6 +37,44 @@ std::string type_text(nb::handle object);
 std::string path_of(nb::handle object);
 std::string str_of(nb::handle object);
 std::string repr_of(nb::handle object);
+
+/// `object` as a Python int, when it has `__index__`; else an invalid object. Sets no error.
+nb::object integer_of(nb::handle object);
+/// ValueError: `what` has a value that does not lie between `low` and `high`.
+[[noreturn]] void refuse_integer(nb::handle value, std::string_view what, nb::object low,
+                                 nb::object high);
+
+/// The value of a Python int from `low` to `high`; others: ValueError that starts with `what`.
+template <typename T>
+T checked_integer(nb::handle value, std::string_view what, T low = std::numeric_limits<T>::min(),
+                  T high = std::numeric_limits<T>::max()) {
+  int overflow = 0;
+  const long long small = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+  bool fits = overflow == 0 && std::in_range<T>(small);
+  T result = fits ? static_cast<T>(small) : T{0};
+  if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(unsigned long long)) {
+    if (overflow > 0) {
+      result = PyLong_AsUnsignedLongLong(value.ptr());
+      fits = PyErr_Occurred() == nullptr;
+      PyErr_Clear();
+    }
+  }
+  if (!fits || result < low || result > high)
+    refuse_integer(value, what, nb::cast(low), nb::cast(high));
+  return result;
+}
+
+/// An argument that is an integer of any size. Which of them will do is told inside the bound
+/// function, where the error can be a sentence.
+struct Integer {
+  nb::object number;
+
+  template <typename T>
+  T get(std::string_view what, T low = std::numeric_limits<T>::min(),
+        T high = std::numeric_limits<T>::max()) const {
+    return checked_integer<T>(number, what, low, high);
+  }
+};
 
 /// Any object, None included, which plain handles refuse.
 struct Any : nb::handle {
@@ -66,6 +108,15 @@ struct type_caster<kiln::python::Any> {
 };
 template <>
 struct has_arg_defaults<kiln::python::Any> : std::true_type {};
+
+template <>
+struct type_caster<kiln::python::Integer> {
+  NB_TYPE_CASTER(kiln::python::Integer, const_name("int"))
+  bool from_python(handle src, uint32_t, cleanup_list*) noexcept {
+    value.number = kiln::python::integer_of(src);
+    return value.number.is_valid();
+  }
+};
 
 template <>
 struct type_caster<kiln::DType> {

@@ -55,7 +55,7 @@ Index to_index(nb::handle object) {
 /// One index or a tuple of them, in place for the usual few.
 class Indices {
  public:
-  explicit Indices(nb::handle key) {
+  explicit Indices(nb::handle key) : key_(key) {
     if (!PyTuple_Check(key.ptr())) {
       values_.push_back(to_index(key));
       return;
@@ -67,7 +67,29 @@ class Indices {
   }
   std::span<const Index> span() const { return values_; }
 
+  /// `call()`, which indexes; its IndexError names the integer that was given, not a clamped one.
+  template <typename Call>
+  auto naming_integers(const Buffer& buffer, Call call) const {
+    try {
+      return call();
+    } catch (const IndexError&) {
+      for (std::size_t axis = 0; axis < values_.size(); ++axis) {
+        const auto* value = std::get_if<std::int64_t>(&values_[axis]);
+        const bool is_clamped = value && (*value == std::numeric_limits<std::int64_t>::max() ||
+                                          *value == std::numeric_limits<std::int64_t>::min());
+        if (!is_clamped) continue;
+        const bool in_tuple = PyTuple_Check(key_.ptr()) != 0;
+        const nb::handle given = in_tuple ? PyTuple_GetItem(key_.ptr(), axis) : key_.ptr();
+        const std::int64_t size = buffer.rank() == 0 ? 1 : buffer.shape()[axis];
+        throw IndexError("index " + str_of(given) + " is out of bounds for axis " +
+                         std::to_string(axis) + " with size " + std::to_string(size));
+      }
+      throw;
+    }
+  }
+
  private:
+  nb::handle key_;
   std::vector<Index> values_;
 };
 
@@ -187,13 +209,14 @@ A CPU buffer that aliases a C-contiguous, writable array; other arrays are copie
       .def_static(
           "mmap",
           [](nb::object filename, DType dtype, Any shape, const std::string& mode,
-             std::int64_t offset) {
-            const Shape dims = PyIndex_Check(shape.ptr()) && !PySequence_Check(shape.ptr())
-                                   ? Shape{nb::cast<std::int64_t>(nb::object(nb::borrow(shape)))}
-                                   : to_int_shape(shape);
+             const Integer& offset) {
+            const bool is_int = PyIndex_Check(shape.ptr()) && !PySequence_Check(shape.ptr());
+            const Shape dims = is_int ? to_int_shape(nb::make_tuple(nb::object(nb::borrow(shape))))
+                                      : to_int_shape(shape);
+            const driver::MmapOptions options{
+                .mode = mode, .offset = offset.get<std::int64_t>("Buffer.mmap: the offset", 0)};
             const std::string name = path_of(filename);
-            return without_gil(
-                [&] { return Buffer::mmap(name, dtype, dims, {.mode = mode, .offset = offset}); });
+            return without_gil([&] { return Buffer::mmap(name, dtype, dims, options); });
           },
           nb::arg("filename"), nb::arg("dtype"), nb::arg("shape"), nb::arg("mode") = "copyonwrite",
           nb::arg("offset") = 0,
@@ -222,7 +245,10 @@ void def_facts(nb::class_<Buffer>& cls) {
           "Address of the first element.")
       .def(
           "_aligned",
-          [](const Buffer& b, std::optional<std::size_t> n) { return b.aligned(n.value_or(0)); },
+          [](const Buffer& b, const std::optional<Integer>& n) {
+            return b.aligned(n ? n->get<std::size_t>("Buffer._aligned: the number of bytes", 1)
+                               : 0);
+          },
           nb::arg("n") = nb::none(), "Whether the start is a multiple of `n` bytes.")
       .def(
           "_record_use",
@@ -245,14 +271,19 @@ void def_facts(nb::class_<Buffer>& cls) {
 
 void def_access(nb::class_<Buffer>& cls) {
   cls.def(
-         "__getitem__", [](const Buffer& b, Any key) { return b.at(Indices(key).span()); },
+         "__getitem__",
+         [](const Buffer& b, Any key) {
+           const Indices indices(key);
+           return indices.naming_integers(b, [&] { return b.at(indices.span()); });
+         },
          nb::arg("index"))
       .def(
           "__setitem__",
           [](const Buffer& b, Any key, Number value) {
             const Indices indices(key);
             const Scalar scalar = value.get();
-            without_gil([&] { b.set(indices.span(), scalar); });
+            indices.naming_integers(b,
+                                    [&] { without_gil([&] { b.set(indices.span(), scalar); }); });
           },
           nb::arg("index"), nb::arg("value"))
       .def(
@@ -303,7 +334,11 @@ The same memory as another element type; without `shape` the last axis is resize
           },
           nb::arg("src"), "Copies the elements of `src` here; enqueued on this buffer's queue.")
       .def(
-          "memset", [](const Buffer& b, int value) { without_gil([&] { b.memset(value); }); },
+          "memset",
+          [](const Buffer& b, const Integer& value) {
+            const int byte = value.get("Buffer.memset: the value", 0, 255);
+            without_gil([&] { b.memset(byte); });
+          },
           nb::arg("value"), "Writes `value` into every byte; enqueued on the buffer's queue.");
 }
 

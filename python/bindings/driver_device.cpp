@@ -94,23 +94,37 @@ The host or an accelerator: the base of CPU and Accelerator, which open one.
       });
 
   nb::class_<CPUObject, DeviceObject>(m, "CPU", "The host device.")
-      .def(nb::new_([](int id) { return nb::borrow(device_object(driver::CPU(id))); }),
+      .def(nb::new_([](const Integer&) { return nb::borrow(device_object(driver::CPU())); }),
            nb::arg("id") = -1);
   nb::class_<AcceleratorObject, DeviceObject>(
       m, "Accelerator",
       "An accelerator, -1 for the first. ValueError starting 'failed to create device:' otherwise.")
-      .def(nb::new_([](int id) { return nb::borrow(device_object(driver::Accelerator(id))); }),
+      .def(nb::new_([](const Integer& id) {
+             return nb::borrow(device_object(
+                 driver::Accelerator(id.get<int>("failed to create device: the accelerator id"))));
+           }),
            nb::arg("id") = -1);
   device.def_static(
-      "cpu", [](int id) { return driver::CPU(id); }, nb::arg("id") = -1,
+      "cpu", [](const Integer&) { return driver::CPU(); }, nb::arg("id") = -1,
       "The host device, whatever the id.");
 }
 
+int spec_id(const Integer& id) { return id.get<int>("DeviceSpec: the id"); }
+
 void bind_specs(nb::module_& m) {
   nb::class_<DeviceSpec>(m, "DeviceSpec", "Names a device without opening it.")
-      .def(nb::init<int, std::string>(), nb::arg("id"), nb::arg("device_type") = "cpu")
-      .def_static("cpu", &DeviceSpec::cpu, nb::arg("id") = -1, "The host.")
-      .def_static("accelerator", &DeviceSpec::accelerator, nb::arg("id") = 0, "An accelerator.")
+      .def(
+          "__init__",
+          [](DeviceSpec* self, const Integer& id, std::string device_type) {
+            new (self) DeviceSpec(spec_id(id), std::move(device_type));
+          },
+          nb::arg("id"), nb::arg("device_type") = "cpu")
+      .def_static(
+          "cpu", [](const Integer& id) { return DeviceSpec::cpu(spec_id(id)); }, nb::arg("id") = -1,
+          "The host.")
+      .def_static(
+          "accelerator", [](const Integer& id) { return DeviceSpec::accelerator(spec_id(id)); },
+          nb::arg("id") = 0, "An accelerator.")
       .def_prop_ro("id", &DeviceSpec::id, "Zero-based on this host.")
       .def_prop_ro("device_type", &DeviceSpec::device_type, "'cpu' or 'gpu'.")
       .def("__eq__",

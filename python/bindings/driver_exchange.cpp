@@ -167,21 +167,29 @@ PyObject* capsule_of(Tensor* tensor, const char* name) {
   return capsule;
 }
 
+int nearest_int(nb::handle number) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  using Limits = std::numeric_limits<int>;
+  if (overflow != 0) return overflow < 0 ? Limits::min() : Limits::max();
+  return static_cast<int>(std::clamp<long long>(value, Limits::min(), Limits::max()));
+}
+
+/// Two ints, each as near to the given one as the type goes.
 std::pair<int, int> to_pair(nb::handle object, const char* argument) {
   if (PyTuple_Check(object.ptr()) && PyTuple_Size(object.ptr()) == 2) {
-    PyObject* first = PyTuple_GetItem(object.ptr(), 0);
-    PyObject* second = PyTuple_GetItem(object.ptr(), 1);
-    if (PyIndex_Check(first) && PyIndex_Check(second))
-      return {nb::cast<int>(nb::int_(nb::handle(first))),
-              nb::cast<int>(nb::int_(nb::handle(second)))};
+    nb::object first = integer_of(PyTuple_GetItem(object.ptr(), 0));
+    nb::object second = integer_of(PyTuple_GetItem(object.ptr(), 1));
+    if (first.is_valid() && second.is_valid()) return {nearest_int(first), nearest_int(second)};
   }
   throw TypeError(std::string("__dlpack__: ") + argument + " must be a pair of ints, got " +
                   repr_of(object) + ".");
 }
 
-nb::object to_dlpack(const Buffer& buffer, std::optional<std::int64_t> stream, Any max_version,
+nb::object to_dlpack(const Buffer& buffer, const std::optional<Integer>& stream, Any max_version,
                      Any dl_device, std::optional<bool> copy) {
-  driver::DLPackOptions options{.stream = stream, .copy = copy};
+  driver::DLPackOptions options{.copy = copy};
+  if (stream) options.stream = stream->get<std::int64_t>("Buffer.__dlpack__: the stream");
   if (!max_version.is_none()) options.max_version = to_pair(max_version, "max_version");
   if (!dl_device.is_none()) options.dl_device = to_pair(dl_device, "dl_device");
   if (options.max_version && options.max_version->first >= 1) {

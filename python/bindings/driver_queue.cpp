@@ -79,14 +79,15 @@ An in-order queue of work on one device.
            "Later work here starts after the event's present mark.")
       .def(
           "wait_for_host_value",
-          [](const DeviceQueue& q, Any flag, std::uint64_t value) {
+          [](const DeviceQueue& q, Any flag, const Integer& value) {
             // A queue that has no such wait says so whatever it is given.
             if (!nb::isinstance<driver::CompletionFlag>(flag)) {
-              if (q.device().api() != "cuda") q.backend()->wait_for_host_value(0, value);
+              if (q.device().api() != "cuda") q.backend()->wait_for_host_value(0, 0);
               throw TypeError("wait_for_host_value expects a CompletionFlag, got " +
                               type_text(flag) + ".");
             }
-            q.wait_for_host_value(*nb::inst_ptr<driver::CompletionFlag>(flag), value);
+            q.wait_for_host_value(*nb::inst_ptr<driver::CompletionFlag>(flag),
+                                  value.get<std::uint64_t>("wait_for_host_value: the value"));
           },
           nb::arg("flag"), nb::arg("value"),
           "Later work here starts once the flag holds `value`; CUDA queues only.")

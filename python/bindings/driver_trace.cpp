@@ -56,7 +56,12 @@ void bind_completion_flag(nb::module_& m) {
       .def(nb::init<const driver::Device&>(), nb::arg("device"))
       .def_prop_ro("device_ptr", &CompletionFlag::device_ptr, "The address as kernels know it.")
       .def("reset", &CompletionFlag::reset, "Stores 0.")
-      .def("signal", &CompletionFlag::signal, nb::arg("v"), "Stores with release order.")
+      .def(
+          "signal",
+          [](const CompletionFlag& flag, const Integer& v) {
+            flag.signal(v.get<std::uint64_t>("CompletionFlag.signal: the value"));
+          },
+          nb::arg("v"), "Stores with release order.")
       .def("load", &CompletionFlag::load, "Reads with acquire order.");
 }
 

@@ -26,8 +26,13 @@ DeviceInput to_device_input(nb::handle object) {
 }  // namespace
 
 void bind_driver_virtual_device(nb::module_& m) {
-  m.def("set_virtual_device_count", &driver::set_virtual_device_count, nb::arg("n"),
-        "Above 0: accelerators opened from then on are virtual, for compiling without hardware.");
+  m.def(
+      "set_virtual_device_count",
+      [](const Integer& n) {
+        driver::set_virtual_device_count(n.get<int>("set_virtual_device_count: the count"));
+      },
+      nb::arg("n"),
+      "Above 0: accelerators opened from then on are virtual, for compiling without hardware.");
   m.def("get_virtual_device_count", &driver::get_virtual_device_count,
         "The number of virtual devices; 0 when the mode is off.");
   m.def("is_virtual_device_mode", &driver::is_virtual_device_mode,

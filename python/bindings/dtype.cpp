@@ -100,6 +100,20 @@ std::string path_of(nb::handle object) {
   return {PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))};
 }
 
+nb::object integer_of(nb::handle object) {
+  nb::object number;
+  if (PyIndex_Check(object.ptr())) {
+    number = nb::steal(PyNumber_Index(object.ptr()));
+    if (!number.is_valid()) PyErr_Clear();  // an array
+  }
+  return number;
+}
+
+void refuse_integer(nb::handle value, std::string_view what, nb::object low, nb::object high) {
+  throw ValueError(std::string(what) + " is " + str_of(value) + ", but must be between " +
+                   str_of(low) + " and " + str_of(high) + ".");
+}
+
 std::string str_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 std::string repr_of(nb::handle object) { return nb::cast<std::string>(nb::repr(object)); }
 std::string type_text(nb::handle object) { return repr_of(object.type()); }
@@ -160,7 +174,10 @@ The type of one tensor element.
 
   cls.def(nb::new_([](DTypeObject& d) { return nb::borrow(dtype_object(d.dtype)); }),
           nb::arg("dtype"))
-      .def(nb::new_([](int code) { return nb::borrow(dtype_object(DType::from_code(code))); }),
+      .def(nb::new_([](const Integer& code) {
+             return nb::borrow(dtype_object(
+                 DType::from_code(code.get("DType: the code of an element type", 0, 255))));
+           }),
            nb::arg("code"))
       .def(nb::new_([](std::string_view name) {
              return nb::borrow(dtype_object(DType::from_name(name)));

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from kiln.driver import CPU, Buffer, DeviceSpec, calculate_virtual_device_count
+from kiln.driver import (
+    CPU,
+    Accelerator,
+    Buffer,
+    Device,
+    DeviceSpec,
+    calculate_virtual_device_count,
+    calculate_virtual_device_count_from_cli,
+    set_virtual_device_count,
+)
 from kiln.dtype import DType
 from kiln.engine import InferenceSession
 from kiln.graph import BufferType, DeviceRef, Graph, TensorType, Weight, ops
@@ -61,6 +70,39 @@ def test_arguments_that_do_not_fit(name, x):
         assert raw not in text
     if name != "property":
         assert "It is called as" in text
+
+
+BIG_INTEGERS = {
+    "Accelerator": (lambda: Accelerator(2**40), f"failed to create device: the accelerator id is {2**40}, but "),
+    "DeviceSpec": (lambda: DeviceSpec(2**40, "gpu"), f"DeviceSpec: the id is {2**40}, but must be between "),
+    "DeviceSpec.accelerator": (lambda: DeviceSpec.accelerator(-(2**70)), f"DeviceSpec: the id is -{2**70}, but "),
+    "DType": (lambda: DType(2**70), f"DType: the code of an element type is {2**70}, but must be between 0 and 255."),
+    "a negative code": (lambda: DType(-1), "DType: the code of an element type is -1, but must be between 0 and 255."),
+    "memset": (lambda: Buffer(DType.uint8, (1,)).memset(2**40), f"value is {2**40}, but must be between 0 and 255."),
+    "count": (lambda: set_virtual_device_count(2**40), f"set_virtual_device_count: the count is {2**40}, but must be "),
+    "shape": (lambda: Buffer(DType.uint8, (2**70,)), f"The extent {2**70} does not fit 64 bits."),
+    "alignment": (lambda: Buffer(DType.uint8, (1,))._aligned(2**70), f"the number of bytes is {2**70}, but must be "),
+    "stream": (lambda: Buffer(DType.uint8, (1,)).__dlpack__(stream=2**70), f"the stream is {2**70}, but must be "),
+    "choice": (lambda: calculate_virtual_device_count_from_cli([2**40]), f"the accelerator id is {2**40}, but "),
+}
+
+
+@pytest.mark.parametrize("name", BIG_INTEGERS)
+def test_integers_beyond_their_range(name):
+    call, sentence = BIG_INTEGERS[name]
+    with pytest.raises(ValueError) as caught:
+        call()
+    assert sentence in str(caught.value) and str(caught.value).endswith(".")
+
+
+def test_integers_of_any_size_where_all_will_do():
+    assert CPU(2**70) is CPU() is Device.cpu(-(2**70)) is CPU(id=np.int8(3))
+    with pytest.raises(BufferError, match="dl_device is"):  # a device that is not there
+        Buffer(DType.uint8, (1,)).__dlpack__(dl_device=(2**40, 0))
+    Buffer(DType.uint8, (1,)).__dlpack__(max_version=(2**40, 0))
+    for bad in (1.5, "1", None, np.ones(1)):
+        with pytest.raises(TypeError, match="'id' must be int"):
+            CPU(bad)
 
 
 def test_every_function_gives_a_sentence():

@@ -151,6 +151,14 @@ def test_index_errors():
         b[0, -5, 0]
     with pytest.raises(ValueError):
         b[::0, 0, 0]
+    for index in (2**70, -(2**70)):
+        for key, axis, size in (((index, 0, 0), 0, 3), ((0, 0, index), 2, 5)):
+            text = f"index {index} is out of bounds for axis {axis} with size {size}"
+            for use in (lambda: b[key], lambda: b.__setitem__(key, 1)):
+                with pytest.raises(IndexError, match=text):
+                    use()
+        with pytest.raises(IndexError, match=f"index {index} is out of bounds for axis 0 with size 1"):
+            Buffer.scalar(1, DType.int8)[index]
     for bad in (..., None, True, 1.0, [0], np.array(0), np.bool_(True), "a", slice(0.5, None), slice("a")):
         with pytest.raises(TypeError):
             b[bad, 0, 0]
@@ -407,6 +415,10 @@ def test_mmap(tmp_path):
         Buffer.mmap(path, DType.int8, (3,), offset=-1)
     with pytest.raises(ValueError):
         Buffer.mmap(path, DType.int8, (30,))
+    with pytest.raises(ValueError, match=f"the offset is {2**70}, but must be between 0 and {2**63 - 1}"):
+        Buffer.mmap(path, DType.int8, (3,), offset=2**70)
+    with pytest.raises(ValueError, match=str(2**70)):
+        Buffer.mmap(path, DType.int8, 2**70)
     with pytest.raises(FileNotFoundError):
         Buffer.mmap(tmp_path / "missing", DType.int8, (3,))
     with pytest.raises(TypeError):
