@@ -29,6 +29,10 @@ void store(void* base, std::int64_t index, T value) {
 template <typename T>
 T to_integer(DType dtype, const Scalar& scalar) {
   using Limits = std::numeric_limits<T>;
+  if (scalar.is_wide_integer())
+    throw ValueError(
+        format("An integer of about {:.0f} cannot be stored as {}: it is out of range.",
+               scalar.to<double>(), dtype.name()));
   return std::visit(
       [&](auto value) -> T {
         using V = decltype(value);
@@ -37,8 +41,7 @@ T to_integer(DType dtype, const Scalar& scalar) {
           // 2^bits is exact as a double, so the upper bound is compared exclusively.
           const double above = std::ldexp(1.0, Limits::digits);
           if (!(whole < above) || !(whole >= static_cast<double>(Limits::min())))
-            throw_out_of_range(
-                dtype, scalar.is_wide_integer() ? format("{:.0f}", value) : format("{}", value));
+            throw_out_of_range(dtype, format("{}", value));
           return static_cast<T>(whole);
         } else if constexpr (std::is_same_v<V, bool>) {
           return static_cast<T>(value);
@@ -100,7 +103,8 @@ Scalar load_element(DType dtype, const void* base, std::int64_t index) {
 }
 
 void store_element(DType dtype, void* base, std::int64_t index, const Scalar& value) {
-  const auto number = [&] { return value.to<double>(); };
+  // One rounding only: an integer may have more bits than a double.
+  const auto number = [&] { return value.rounded_to_odd(); };
   switch (dtype.code()) {
     case DType::bool_:
       return store<std::uint8_t>(base, index, value.to<bool>() ? 1 : 0);
@@ -123,11 +127,11 @@ void store_element(DType dtype, void* base, std::int64_t index, const Scalar& va
     case DType::float16:
       return store(base, index, float16(number()));
     case DType::bfloat16:
-      return store(base, index, bfloat16::truncated(value.to<float>()));
+      return store(base, index, bfloat16::truncated(static_cast<float>(number())));
     case DType::float32:
-      return store(base, index, value.to<float>());
+      return store(base, index, static_cast<float>(number()));
     case DType::float64:
-      return store(base, index, number());
+      return store(base, index, value.to<double>());
     case DType::float8_e8m0fnu:
       return store(base, index, float8_e8m0fnu(number()));
     case DType::float8_e4m3fn:

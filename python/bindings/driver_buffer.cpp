@@ -408,13 +408,17 @@ Scalar to_scalar(nb::handle object) {
       if (!PyErr_Occurred()) return static_cast<std::uint64_t>(big);
       PyErr_Clear();
     }
-    p = number.ptr();
-    const double real = PyLong_AsDouble(p);
+    const double nearest = PyLong_AsDouble(number.ptr());
     if (PyErr_Occurred()) {
       PyErr_Clear();
       throw ValueError("The number is too large for any element type.");
     }
-    return Scalar::wide_integer(real);
+    nb::object back = nb::steal(PyLong_FromDouble(nearest));
+    if (!back.is_valid()) throw nb::python_error();
+    const auto is = [&](int comparison) {
+      return PyObject_RichCompareBool(number.ptr(), back.ptr(), comparison) == 1;
+    };
+    return Scalar::wide_integer(nearest, (is(Py_GT) ? 1 : 0) - (is(Py_LT) ? 1 : 0));
   }
   PyErr_Clear();
   nb::object real = nb::steal(PyNumber_Float(p));

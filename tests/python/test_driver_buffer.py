@@ -121,6 +121,41 @@ def test_store_refuses_values(dtype, value):
     assert b.item() == 0
 
 
+def nearest(value, digits):
+    """The integer with that many binary digits, and zeros behind, nearest to `value`; ties to even."""
+    cut = max(abs(value).bit_length() - digits, 0)
+    kept, rest = divmod(abs(value), 1 << cut)
+    kept += 2 * rest > 1 << cut or (2 * rest == 1 << cut and kept % 2)
+    return (kept << cut) * (1 if value > 0 else -1)
+
+
+@given(st.integers(65, 120), st.integers(0, 2**20), st.sampled_from([-1, 0, 1]), st.sampled_from([-1, 1]),
+       st.sampled_from([1, 24, 53]))
+def test_wide_integers_are_rounded_once(width, low, off, sign, digits):
+    # Beside the middle of two neighbours, where a double in between would fall on the tie.
+    half = 1 << (width - digits - 1)
+    middle = (1 << (width - 1)) + (low % (1 << (digits - 1))) * 2 * half + half
+    value = sign * (middle + off)
+    for dtype, kept in ((DType.float64, 53), (DType.float32, 24), (DType.float8_e8m0fnu, 1)):
+        if dtype is not DType.float8_e8m0fnu or (sign > 0 and (off or digits > 1)):
+            assert Buffer.scalar(value, dtype).item() == float(nearest(value, kept))
+
+
+@pytest.mark.parametrize("value", [2**24 + 1, 3 * 2**60 + 1, 2**62 + 2**38 + 1, -(2**62 + 2**38 + 1),
+                                   2**63 + 2**39 + 1])
+def test_integers_of_64_bits_are_rounded_once(value):
+    assert Buffer.scalar(value, DType.float32).item() == float(nearest(value, 24))
+    assert Buffer.scalar(value, DType.float64).item() == float(nearest(value, 53))
+    if value > 0:
+        assert Buffer.scalar(value, DType.float8_e8m0fnu).item() == float(nearest(value, 1))
+
+
+@pytest.mark.parametrize("dtype, value", [("int64", -(2**63) - 1), ("int64", 2**64 + 1), ("uint64", 2**64 + 1)])
+def test_wide_integers_are_no_integer_element(dtype, value):
+    with pytest.raises(ValueError, match="out of range"):
+        Buffer.scalar(value, getattr(DType, dtype))
+
+
 @pytest.mark.parametrize("value", ["1", None, [1], 1j, np.ones(1)])
 def test_store_refuses_kinds(value):
     with pytest.raises(TypeError):
