@@ -266,7 +266,7 @@ void Buffer::memset(int value) const {
     const auto* end = static_cast<const char*>(data()) + bytes;
     const auto* storage_end = static_cast<const char*>(storage()->base()) + storage()->bytes();
     const bool odd_end = ((num_elements() + (state_->odd_start ? 1 : 0)) & 1) != 0;
-    if (state_->odd_start || (odd_end && !(end == storage_end && state_->in_root)))
+    if (state_->odd_start || (odd_end && !(end == storage_end && storage()->ends_in_half_byte())))
       throw ValueError(
           "Buffer.memset: the first or last element shares its byte with an element "
           "outside the window; fill a window of whole bytes.");

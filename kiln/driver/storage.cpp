@@ -269,6 +269,7 @@ detail::BufferState* StorageAccess::make_root(DType dtype, const Shape& shape, Q
   auto* root = static_cast<Root*>(block);
   queue.retain();
   auto* storage = new (&root->storage) Storage(data, bytes, device, queue, usage);
+  storage->ends_in_half_byte_ = dtype.size_in_bits() < 8 && count % 2 != 0;
   auto* state = new (&root->state) detail::BufferState;
   state->dtype = dtype;
   state->usage = usage;

@@ -36,6 +36,8 @@ class Storage : public RefCounted {
   void* base() const { return base_; }
   std::size_t bytes() const { return bytes_; }
   QueueBackend& queue() const { return queue_; }
+  /// Whether the high half of the last byte belongs to no element: an odd number of half bytes.
+  bool ends_in_half_byte() const { return ends_in_half_byte_; }
 
   /// Says that work `value` on `queue` uses the memory; no effect when that work is over already.
   void record(const detail::BufferState& window, QueueBackend& queue, std::uint64_t value,
@@ -86,6 +88,7 @@ class Storage : public RefCounted {
   DeviceBackend& device_;
   QueueBackend& queue_;  // one reference, dropped with the storage
   Usage usage_;
+  bool ends_in_half_byte_ = false;
   /// Set for foreign memory; runs in place of the device's release.
   std::function<void()>* deleter_ = nullptr;
   std::atomic<Uses*> uses_{nullptr};

@@ -382,6 +382,31 @@ def test_memset():
         Buffer.zeros((4,), DType.float4_e2m1fn)[1:].memset(1)
 
 
+def half_bytes(*values):
+    b = Buffer(DType.float4_e2m1fn, (len(values),))
+    for i, value in enumerate(values):
+        b[i] = value
+    return b
+
+
+def test_memset_of_half_bytes():
+    # An odd tail leaves the last half byte to nobody, whatever window ends there.
+    five = half_bytes(0.5, 1, 1.5, 2, 3)
+    five[2:].memset(0)
+    assert [five[i].item() for i in range(5)] == [0.5, 1, 0, 0, 0]
+    mine = Buffer(DType.float4_e2m1fn, (3,), DeviceQueue(CPU()))
+    view = mine.to(CPU(), after=mine.stream.record_event())
+    view.memset(0x22)  # 1.0 twice
+    assert [view[i].item() for i in range(3)] == [1, 1, 1]
+    view.view(DType.float4_e2m1fn, (1, 3)).memset(0)
+    six = half_bytes(0.5, 1, 1.5, 2, 3, 4)
+    for shared in (six[2:5], six[1:], six[:1], six[3:4], five[1:], six.view(DType.uint8).view(DType.float4_e2m1fn)[:5]):
+        with pytest.raises(ValueError, match="shares its byte with an element"):
+            shared.memset(0)
+    six[2:].memset(0)
+    assert [six[i].item() for i in range(6)] == [0.5, 1, 0, 0, 0, 0]
+
+
 def test_batches():
     sources = [Buffer.from_numpy(arange((n,))) for n in (1, 4, 0)]
     targets = [Buffer.zeros((n,), DType.int32) for n in (1, 4, 0)]
