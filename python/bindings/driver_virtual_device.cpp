@@ -12,6 +12,8 @@ namespace {
 using driver::DeviceInput;
 using driver::DeviceSpec;
 
+constexpr const char* kFromCli = "calculate_virtual_device_count_from_cli";
+
 /// Unparsed device choices: a text, or a list of ids.
 DeviceInput to_device_input(nb::handle object) {
   if (PyUnicode_Check(object.ptr())) return nb::cast<std::string>(object);
@@ -19,7 +21,13 @@ DeviceInput to_device_input(nb::handle object) {
     throw TypeError("Devices are chosen by a text or a list of ints, not by " + type_text(object) +
                     ".");
   std::vector<int> ids;
-  for (nb::handle id : nb::iter(object)) ids.push_back(nb::cast<int>(id));
+  for (nb::handle id : nb::iter(object)) {
+    nb::object number = integer_of(id);
+    if (!number.is_valid())
+      throw ValueError(std::string(kFromCli) + ": a list of accelerators holds ints, but " +
+                       repr_of(id) + " is none. Write [0, 3] or 'gpu:0,3'.");
+    ids.push_back(checked_integer<int>(number, std::string(kFromCli) + ": the accelerator id"));
+  }
   return ids;
 }
 
@@ -56,7 +64,7 @@ void bind_driver_virtual_device(nb::module_& m) {
       },
       nb::arg("spec_lists"), "The highest accelerator id in any list + 1, at least 1.");
   m.def(
-      "calculate_virtual_device_count_from_cli",
+      kFromCli,
       [](nb::args inputs) {
         std::vector<DeviceInput> parsed;
         for (nb::handle input : inputs) parsed.push_back(to_device_input(input));

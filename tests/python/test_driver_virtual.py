@@ -68,6 +68,9 @@ def test_counts():
     assert calculate_virtual_device_count_from_cli("gpu", "cpu") == 1
     with pytest.raises(ValueError):
         calculate_virtual_device_count_from_cli("gpu:x")
+    for bad in ("a", None, 1.5, "3"):
+        with pytest.raises(ValueError, match=f"holds ints, but {bad!r} is none"):
+            calculate_virtual_device_count_from_cli([0, bad])
 
 
 def test_cpu_target():
