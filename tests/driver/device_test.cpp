@@ -95,6 +95,21 @@ TEST(VirtualDevice, CanBeNamedOnly) {
   EXPECT_EQ(scan_available_devices().size(), 2u);
 }
 
+TEST(VirtualDevice, SettersApplyFromTheNextCountOn) {
+  set_virtual_device_target_arch("sm_90");
+  const VirtualMode mode(1);
+  const Device gpu = Accelerator(0);
+  set_virtual_device_target_arch("sm_80");
+  set_virtual_device_api("hip");
+  EXPECT_EQ(Accelerator(0), gpu);
+  EXPECT_EQ(accelerator_architecture_name(), "sm_90");
+  EXPECT_EQ(get_virtual_device_target_arch(), "sm_80");
+  set_virtual_device_count(1);
+  EXPECT_EQ(Accelerator(0).api(), "hip");
+  EXPECT_EQ(Accelerator(0).architecture_name(), "sm_80");
+  EXPECT_EQ(gpu.api(), "cuda");
+}
+
 TEST(VirtualDevice, Settings) {
   EXPECT_THROW(set_virtual_device_count(-1), ValueError);
   EXPECT_THROW(set_virtual_device_api("opencl"), ValueError);

@@ -7,6 +7,7 @@ from kiln.driver import (
     Buffer,
     DeviceQueue,
     DeviceSpec,
+    accelerator_api,
     accelerator_count,
     calculate_virtual_device_count,
     calculate_virtual_device_count_from_cli,
@@ -48,6 +49,22 @@ def test_virtual_devices(virtual):
     for use in (lambda: Buffer(DType.int8, (1,), gpu), lambda: DeviceQueue(gpu)):
         with pytest.raises(RuntimeError, match="virtual device gpu:1 cannot hold memory or run work"):
             use()
+
+
+def test_a_setter_changes_no_device_that_is_there(virtual):
+    gpu = Accelerator(0)
+    try:
+        set_virtual_device_target_arch("sm_80")
+        set_virtual_device_api("hip")
+        assert Accelerator(0) is gpu and (gpu.api, gpu.architecture_name) == ("cuda", "sm_90")
+        assert accelerator_api() == "cuda"
+        assert (get_virtual_device_api(), get_virtual_device_target_arch()) == ("hip", "sm_80")
+        set_virtual_device_count(1)  # from here on
+        assert (Accelerator(0).api, Accelerator(0).architecture_name) == ("hip", "sm_80")
+        assert Accelerator(0) is not gpu
+    finally:
+        set_virtual_device_target_arch("")
+        set_virtual_device_api("")
 
 
 def test_settings():

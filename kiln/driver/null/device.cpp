@@ -56,6 +56,9 @@ struct Settings {
   int count = 0;
   std::string api;
   std::string architecture;
+  /// The two as they were when the count was set, which is when they take effect.
+  std::string present_api;
+  std::string present_architecture;
   std::string cpu_target;
   /// Leaked, as every device: one object for an id and what it stands for.
   std::map<std::tuple<int, std::string, std::string>, NullDevice*> devices;
@@ -72,8 +75,11 @@ void set_virtual_device_count(int count) {
   if (count < 0)
     throw ValueError(
         format("set_virtual_device_count: the count is {}, but must be 0 or more.", count));
-  std::lock_guard lock(settings().mutex);
-  settings().count = count;
+  Settings& all = settings();
+  std::lock_guard lock(all.mutex);
+  all.count = count;
+  all.present_api = all.api.empty() ? kDefaultApi : all.api;
+  all.present_architecture = all.architecture.empty() ? kDefaultArchitecture : all.architecture;
 }
 
 int get_virtual_device_count() {
@@ -124,11 +130,8 @@ std::string get_virtual_cpu_target() {
 DeviceBackend& virtual_backend(int id) {
   Settings& all = settings();
   std::lock_guard lock(all.mutex);
-  const std::string api = all.api.empty() ? std::string(kDefaultApi) : all.api;
-  const std::string architecture =
-      all.architecture.empty() ? std::string(kDefaultArchitecture) : all.architecture;
-  NullDevice*& device = all.devices[{id, api, architecture}];
-  if (!device) device = new NullDevice(id, api, architecture);
+  NullDevice*& device = all.devices[{id, all.present_api, all.present_architecture}];
+  if (!device) device = new NullDevice(id, all.present_api, all.present_architecture);
   return *device;
 }
 
