@@ -133,6 +133,14 @@ TEST(VirtualDevice, Settings) {
   EXPECT_EQ(get_virtual_cpu_target(), "");
 }
 
+TEST(VirtualDevice, HasNoMemory) {
+  const VirtualMode mode(1);
+  const std::map<std::string, std::int64_t> stats = Accelerator().stats();
+  for (const char* key : {"free_memory", "total_memory", "graph_mem_reserved", "graph_mem_used"})
+    EXPECT_EQ(stats.at(key), 0) << key;
+  EXPECT_GT(Accelerator().max_single_alloc_size(), 0u);
+}
+
 TEST(VirtualDevice, Counts) {
   const std::vector<std::vector<DeviceSpec>> lists{
       {DeviceSpec::cpu(9)}, {DeviceSpec::accelerator(2), DeviceSpec::accelerator(0)}};

@@ -78,6 +78,13 @@ def test_settings():
     assert get_virtual_cpu_target() == ""
 
 
+def test_facts_about_memory_that_is_not_there(virtual):
+    gpu = Accelerator(0)
+    assert gpu.stats == {"free_memory": 0, "total_memory": 0, "graph_mem_reserved": 0, "graph_mem_used": 0}
+    assert gpu.max_single_alloc_size > 0
+    assert gpu.trim() == 0 and gpu.can_access(gpu) is False
+
+
 def test_counts():
     assert calculate_virtual_device_count() == 1
     assert calculate_virtual_device_count([DeviceSpec.cpu()], [DeviceSpec.accelerator(3)]) == 4

@@ -1,3 +1,4 @@
+#include <limits>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -31,8 +32,15 @@ class NullDevice final : public DeviceBackend {
   std::string model_name() const override { return format("virtual {}", architecture_); }
   bool is_host_unified() const override { return false; }
   bool is_compatible() const override { return true; }
-  std::map<std::string, std::int64_t> stats() const override { refuse(); }
-  std::size_t max_single_alloc_size() const override { refuse(); }
+  /// It has no memory, of which all is free.
+  std::map<std::string, std::int64_t> stats() const override {
+    return {
+        {"free_memory", 0}, {"total_memory", 0}, {"graph_mem_reserved", 0}, {"graph_mem_used", 0}};
+  }
+  /// What is compiled for absent hardware is limited by nothing but the bytes that can be counted.
+  std::size_t max_single_alloc_size() const override {
+    return static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
+  }
   std::size_t trim() override { return 0; }
   bool can_access(const DeviceBackend&) const override { return false; }
   QueueBackend* default_queue() override { refuse(); }
