@@ -133,6 +133,7 @@ Buffer Buffer::copy(const Device& device) const {
 }
 
 Buffer Buffer::to(const Device& target, const ToOptions& options) const {
+  check_process();
   if (target != device()) return copy(target);
   if (pinned()) return copy(target);
   QueueBackend* queue = target.backend()->default_queue();
@@ -290,6 +291,7 @@ void Buffer::memset(int value) const {
 }
 
 void copy_pinned_to_destinations(const Buffer& source, std::span<const Buffer> destinations) {
+  check_call("copy_pinned_to_destinations");
   for (const Buffer& destination : destinations) destination.inplace_copy_from(source);
   if (!source.pinned()) return;
   const DeviceQueue queue = source.device().default_queue();
@@ -298,6 +300,7 @@ void copy_pinned_to_destinations(const Buffer& source, std::span<const Buffer> d
 }
 
 void batch_inplace_copy(std::span<const Buffer> destinations, std::span<const Buffer> sources) {
+  check_call("batch_inplace_copy");
   if (destinations.size() != sources.size())
     throw ValueError(
         format("batch_inplace_copy: dsts and srcs must have the same length (got {} "

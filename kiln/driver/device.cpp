@@ -28,9 +28,16 @@ std::string Device::model_name() const { return backend_->model_name(); }
 bool Device::is_host() const { return backend_->is_host(); }
 bool Device::is_host_unified() const { return backend_->is_host_unified(); }
 bool Device::is_compatible() const { return backend_->is_compatible(); }
-std::map<std::string, std::int64_t> Device::stats() const { return backend_->stats(); }
-std::size_t Device::max_single_alloc_size() const { return backend_->max_single_alloc_size(); }
+std::map<std::string, std::int64_t> Device::stats() const {
+  check_process();
+  return backend_->stats();
+}
+std::size_t Device::max_single_alloc_size() const {
+  check_process();
+  return backend_->max_single_alloc_size();
+}
 DeviceQueue Device::default_queue() const {
+  check_process();
   return DeviceQueue(Ref<QueueBackend>::share(backend_->default_queue()));
 }
 void Device::synchronize() const { default_queue().synchronize(); }
@@ -38,7 +45,10 @@ std::size_t Device::trim() const {
   check_call("Device.trim");
   return backend_->trim();
 }
-bool Device::can_access(const Device& other) const { return backend_->can_access(*other.backend_); }
+bool Device::can_access(const Device& other) const {
+  check_process();
+  return backend_->can_access(*other.backend_);
+}
 std::string Device::to_string() const { return format("Device(type={},id={})", label(), id()); }
 
 Device CPU(int) {

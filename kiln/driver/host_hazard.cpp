@@ -54,6 +54,7 @@ void HostHazardCompletion::wait() const {
 }
 
 bool HostHazardCompletion::is_ready() const {
+  check_process();
   std::lock_guard lock(state_->mutex);
   return state_->message.has_value() || state_->point.reached();
 }

@@ -157,6 +157,7 @@ std::vector<Point> Storage::pending_uses() const {
 }
 
 void Storage::wait_for_host(const detail::BufferState& window, bool write) const {
+  check_process();
   if (order_checker::enabled()) [[unlikely]]
     order_checker::host_access(window, write);
   const QueueBackend& queue = *window.queue;

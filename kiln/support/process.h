@@ -34,10 +34,17 @@ void mark_in_use();
 inline bool forked_after_use() { return detail::forked_after_use.load(std::memory_order_relaxed); }
 
 /// Throws RuntimeError in a child made by fork() after use, and inside work that a queue runs.
-/// `call` names the call for the message.
+/// `call` names the call for the message. For every call that enqueues, allocates or waits.
 inline void check_call(const char* call) {
   if (detail::thread_state.work != nullptr || forked_after_use()) [[unlikely]]
     detail::throw_not_usable(call);
+}
+
+/// Throws RuntimeError in a child made by fork() after use. For calls that ask a device or a queue,
+/// which work may do too.
+inline void check_process() {
+  if (forked_after_use()) [[unlikely]]
+    detail::throw_not_usable("");
 }
 
 /// Starts a thread that nobody joins and that no signal is delivered to, since signals are for the

@@ -7,10 +7,13 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "kiln/driver/buffer.h"
+#include "kiln/driver/host_hazard.h"
 #include "kiln/support/sanitizer.h"
 
 namespace kiln::driver {
@@ -301,28 +304,69 @@ TEST(Process, ChildrenOfForkAreRefused) {
   // The sanitizer does not follow a child of a process with several threads.
 #else
   const Buffer used = Buffer::scalar(1, DType::int32);
-  CPU().default_queue().enqueue_cpu_function([] {});
-  CPU().synchronize();
+  const Device cpu = CPU();
+  const DeviceQueue queue = cpu.default_queue();
+  const DeviceEvent event = queue.record_event();
+  const HostHazardCompletion token = HostHazardCompletion::record_on(queue);
+  queue.enqueue_cpu_function([] {});
+  cpu.synchronize();
+  const std::vector<std::function<void()> > calls{
+      [&] { Buffer(DType::int8, {4}); },
+      [&] { used.item(); },
+      [&] { used.set({0}, 2); },
+      [&] { used.wait_for_host_read(); },
+      [&] { used.wait_for_host_write(); },
+      [&] { used.to(cpu); },
+      [&] { used.copy(); },
+      [&] { used.copy(cpu); },
+      [&] { used.memset(0); },
+      [&] { used.inplace_copy_from(used); },
+      [&] { used.record_use(queue); },
+      [&] { (void)used.to_string(); },
+      [&] { (void)used.to_dlpack(); },
+      [&] { batch_inplace_copy({}, {}); },
+      [&] { copy_pinned_to_destinations(used, {}); },
+      [&] { cpu.stats(); },
+      [&] { cpu.max_single_alloc_size(); },
+      [&] { cpu.default_queue(); },
+      [&] { cpu.synchronize(); },
+      [&] { cpu.trim(); },
+      [&] { cpu.can_access(cpu); },
+      [&] { DeviceQueue another(cpu); },
+      [&] { DeviceEvent another(cpu); },
+      [&] { queue.synchronize(); },
+      [&] { queue.record_event(); },
+      [&] { queue.wait_for(queue); },
+      [&] { queue.wait_for(cpu); },
+      [&] { queue.wait_for(event); },
+      [&] { queue.enqueue_cpu_function([] {}); },
+      [&] { event.synchronize(); },
+      [&] { event.is_ready(); },
+      [&] { HostHazardCompletion::record_on(queue); },
+      [&] { token.wait(); },
+      [&] { token.is_ready(); },
+  };
   const pid_t child = fork();
   if (child == 0) {
-    int status = 1;
-    try {
-      Buffer(DType::int8, {4});
-    } catch (const RuntimeError& error) {
-      status = std::string(error.what()) ==
-                       "kiln was in use before fork(); start the child with spawn or exec"
-                   ? 0
-                   : 2;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      try {
+        calls[i]();
+      } catch (const RuntimeError& error) {
+        if (std::string(error.what()) ==
+            "kiln was in use before fork(); start the child with spawn or exec")
+          continue;
+      }
+      _exit(static_cast<int>(i) + 1);
     }
     {
       const Buffer dropped = used;
     }
-    _exit(status);
+    _exit(0);
   }
   int status = -1;
   waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "number of the call that was not refused";
 #endif
 }
 
