@@ -11,7 +11,8 @@
 // Text of buffers: NumPy's array printing (`str(array)` with its default options) written again.
 // Its rules: more than 1000 elements are shortened to three at each end of an axis; all shown
 // numbers get one format, with up to 8 digits behind the point and no more than tell the number
-// from its neighbours; lines break at 75 columns.
+// from its neighbours; numbers past the digits that their type holds get an exponent; lines break
+// at 75 columns. Types that NumPy lacks are printed as float32.
 
 namespace kiln::driver {
 namespace {
@@ -43,6 +44,13 @@ Decimal parse_scientific(std::string_view text) {
   std::from_chars(exponent.data(), exponent.data() + exponent.size(), result.exponent);
   while (result.digits.size() > 1 && result.digits.back() == '0') result.digits.pop_back();
   return result;
+}
+
+/// The value of `dtype`, or of float32 where NumPy has no such type, that is nearest to `value`.
+double rounded(DType dtype, double value) {
+  if (dtype == DType::float64) return value;
+  if (dtype == DType::float16) return float16(value);
+  return static_cast<float>(value);
 }
 
 /// The shortest digits that name `value` among the values of `dtype`.
@@ -138,7 +146,8 @@ std::string scalar_text(DType dtype, double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   const double size = std::abs(value);
-  if (value != 0 && (size < 1e-4 || size >= 1e16)) {
+  const double cutoff = dtype == DType::float64 ? 1e16 : dtype == DType::float16 ? 1e3 : 1e6;
+  if (value != 0 && (size < 1e-4 || size >= cutoff)) {
     const Parts parts = scientific(dtype, value, 17);
     return parts.whole + (parts.fraction.empty() ? "" : "." + parts.fraction) +
            exponent_text(parts.exponent, 2);
@@ -168,8 +177,10 @@ class FloatFormatter {
       largest = std::max(largest, size);
       smallest = smallest == 0 ? size : std::min(smallest, size);
     }
-    scientific_ =
-        largest > 0 && (largest >= 1e8 || smallest < 0.0001 || largest / smallest > 1000.0);
+    // NumPy compares in the type itself.
+    const double cutoff = dtype == DType::float64 ? 1e8 : dtype == DType::float16 ? 1e3 : 1e6;
+    scientific_ = largest > 0 && (largest >= cutoff || smallest < rounded(dtype, 0.0001) ||
+                                  rounded(dtype, largest / smallest) > 1000.0);
     if (any_finite) {
       for (double value : shown) {
         if (!std::isfinite(value)) continue;

@@ -447,6 +447,22 @@ def test_text_is_laid_out_as_numpy_does(shape, dtype):
     assert str(Buffer.from_numpy(array)).startswith(f"Buffer({values}, dtype=")
 
 
+@given(st.lists(st.one_of(st.floats(width=16), st.sampled_from([999.5, 1000.0, 65504.0, 1e-4, 1.0003e-4, 6e-8])),
+                min_size=1, max_size=6), st.booleans())
+def test_text_of_float16_is_numpys(values, rank_0):
+    array = np.array(values[0] if rank_0 else values, np.float16)
+    text = str(array) if rank_0 else np.array2string(array, prefix="Buffer(")
+    assert str(Buffer.from_numpy(array)).startswith(f"Buffer({text}, dtype=")
+
+
+@given(st.lists(st.one_of(st.floats(width=32), st.sampled_from([999999.0, 1e6, 1e8, 1e16, 1e-4, 9.9e-5])),
+                min_size=1, max_size=6), st.sampled_from(["float32", "float64"]), st.booleans())
+def test_text_of_floats_is_numpys(values, dtype, rank_0):
+    array = np.array(values[0] if rank_0 else values, dtype)
+    text = str(array) if rank_0 else np.array2string(array, prefix="Buffer(")
+    assert str(Buffer.from_numpy(array)).startswith(f"Buffer({text}, dtype=")
+
+
 def test_native_methods_have_no_wrappers():
     for name in ("__dlpack__", "__getitem__", "__setitem__", "copy", "item", "to", "zeros"):
         assert "nanobind" in type(vars(Buffer)[name]).__module__ or "nb_" in type(vars(Buffer)[name]).__name__
