@@ -68,7 +68,7 @@ struct DLPackOptions {
   /// A DLPack (device type, device id) to move to.
   std::optional<std::pair<int, int>> dl_device = std::nullopt;
   std::optional<bool> copy = std::nullopt;
-  /// Highest version that the consumer knows.
+  /// Highest version that the consumer knows; `to_dlpack` takes nullopt for 1.1.
   std::optional<std::pair<int, int>> max_version = std::nullopt;
 };
 

@@ -199,9 +199,12 @@ Prepared prepare(const Buffer& buffer, const DLPackOptions& options) {
     if (host_memory) copied.wait_for_host_read();
     return {std::move(copied), true};
   }
-  if (buffer.starts_in_half_byte())
-    throw BufferError(
-        "Buffer.__dlpack__: the buffer starts in the middle of a byte; take a copy().");
+  if (dtype.size_in_bits() < 8 && (buffer.starts_in_half_byte() || !buffer.is_contiguous()))
+    throw BufferError(format(
+        "Buffer.__dlpack__: {} elements are exported packed from a whole byte on, but the "
+        "buffer {}; take a copy().",
+        dtype.name(),
+        buffer.starts_in_half_byte() ? "starts in the middle of a byte" : "is not contiguous"));
   const bool untracked = has(buffer.usage(), Usage::STAGING | Usage::UNTRACKED);
   if (host_memory && !options.stream && !(buffer.pinned() && untracked))
     buffer.wait_for_host_read();

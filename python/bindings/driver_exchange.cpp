@@ -81,8 +81,28 @@ constexpr const char* kTensorNotContiguous =
     "driver buffer's from_dlpack only accepts contiguous tensors. First call .contiguous() on the "
     "tensor";
 
-Buffer from_ndarray_dlpack(nb::handle array, std::optional<bool> copy) {
-  const NDArray facts = read_ndarray(array);
+/// Nullopt for an array of elements that no member of DType describes.
+std::optional<NDArray> try_read_ndarray(nb::handle array) {
+  const ArrayHead& head = head_of(array);
+  const auto& type = *reinterpret_cast<const ArrayDTypeHead*>(head.dtype);
+  std::optional<DType> dtype;
+  if (type.byte_order == '=' || type.byte_order == '|') dtype = builtin_dtype(type.number);
+  if (!dtype) {
+    try {
+      dtype = dtype_from_numpy(head.dtype);
+    } catch (const ValueError&) {
+      return std::nullopt;
+    }
+    // One element a byte there, two a byte here.
+    if (dtype == DType::float4_e2m1fn) return std::nullopt;
+  }
+  NDArray facts{
+      head.data, *dtype, {}, (head.flags & kWritable) != 0, (head.flags & kContiguous) != 0};
+  for (int i = 0; i < head.rank; ++i) facts.shape.push_back(head.shape[i]);
+  return facts;
+}
+
+Buffer from_ndarray_dlpack(nb::handle array, const NDArray& facts, std::optional<bool> copy) {
   if (!facts.contiguous) throw ValueError(kArrayNotContiguous);
   if (!facts.writable && copy == false)
     throw BufferError(
@@ -251,19 +271,8 @@ bool is_ndarray(nb::handle object) {
 }
 
 NDArray read_ndarray(nb::handle array) {
-  const ArrayHead& head = head_of(array);
-  const auto& type = *reinterpret_cast<const ArrayDTypeHead*>(head.dtype);
-  std::optional<DType> dtype;
-  if (type.byte_order == '=' || type.byte_order == '|') dtype = builtin_dtype(type.number);
-  if (!dtype) {
-    dtype = dtype_from_numpy(head.dtype);
-    if (dtype == DType::float4_e2m1fn)  // one element a byte there, two a byte here
-      throw ValueError("unsupported NumPy dtype: " + str_of(head.dtype));
-  }
-  NDArray facts{
-      head.data, *dtype, {}, (head.flags & kWritable) != 0, (head.flags & kContiguous) != 0};
-  for (int i = 0; i < head.rank; ++i) facts.shape.push_back(head.shape[i]);
-  return facts;
+  if (std::optional<NDArray> facts = try_read_ndarray(array)) return *facts;
+  throw ValueError("unsupported NumPy dtype: " + str_of(head_of(array).dtype));
 }
 
 Buffer alias_ndarray(nb::handle array, const NDArray& facts) {
@@ -291,7 +300,12 @@ Buffer buffer_from_dlpack(nb::handle producer, std::optional<bool> copy) {
     ReleaseGil release;
     return buffer.copy();
   }
-  if (is_ndarray(producer)) return from_ndarray_dlpack(producer, copy);
+  if (is_ndarray(producer)) {
+    // NumPy itself refuses what DLPack has no type for; what kiln has none for is refused below.
+    if (const std::optional<NDArray> facts = try_read_ndarray(producer))
+      return from_ndarray_dlpack(producer, *facts, copy);
+    return from_capsule(request_capsule(producer, copy), copy);
+  }
   if (!is_dlpack_producer(producer))
     throw TypeError(
         "Buffer.from_dlpack expects an object with __dlpack__ and __dlpack_device__, got " +

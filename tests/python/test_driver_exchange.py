@@ -360,3 +360,34 @@ def test_unused_capsules_release_the_memory():
     del capsule
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("dtype, named", [("complex64", "code 5 with 64 bits and 1 lanes"),
+                                          ("complex128", "code 5 with 128 bits and 1 lanes"),
+                                          ("O", "DLPack only supports"), (">f4", "DLPack only supports"),
+                                          ("M8[s]", "DLPack only supports"), ("U1", "DLPack only supports")])
+@pytest.mark.parametrize("copy", [None, True, False])
+def test_element_types_that_dlpack_cannot_carry_here(dtype, named, copy):
+    with pytest.raises(BufferError, match=named):
+        Buffer.from_dlpack(np.zeros(2, dtype), copy=copy)
+
+
+def test_half_bytes_are_exported_packed():
+    rows = Buffer.zeros((4, 4), DType.float4_e2m1fn)
+    rows[2, 1] = 3.0
+    rows[2:, :].__dlpack__(max_version=(1, 1))
+    for strided in (rows[:, :2], rows[::2, :], rows[::-1, :]):
+        with pytest.raises(BufferError, match="is not contiguous; take a copy"):
+            strided.__dlpack__(max_version=(1, 1))
+        strided.__dlpack__(max_version=(1, 1), copy=True)
+    with pytest.raises(BufferError, match="starts in the middle of a byte; take a copy"):
+        rows[0, 1:].__dlpack__(max_version=(1, 1))
+
+    class Copy:
+        def __dlpack__(self, **options):
+            return rows[::2, :].__dlpack__(**{**options, "copy": True})
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    assert Buffer.from_dlpack(Copy())[1, 1].item() == 3.0
