@@ -3,9 +3,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "kiln/support/format.h"
+#include "kiln/support/interrupt.h"
 #include "kiln/support/thread_pool.h"
 
 namespace kiln::runtime {
@@ -175,20 +175,6 @@ void print(KilnCall* raw, const char* label, std::int32_t dtype, std::int32_t ra
                options);
 }
 
-std::atomic<void (*)()> interrupt_check{nullptr};
-
-void check_interrupt() {
-  void (*const check)() = interrupt_check.load(std::memory_order_relaxed);
-  if (check == nullptr) return;
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  const std::int64_t time = now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-  thread_local std::int64_t next = 0;
-  if (time < next) return;
-  next = time + 50;
-  check();
-}
-
 std::int64_t mark(KilnCall* call) { return of(call).arena->mark(); }
 
 void next_iteration(KilnCall* call, std::int64_t mark) {
@@ -204,8 +190,6 @@ void parallel_for(KilnCall* call, KilnLoopBody body, void* arguments, std::int64
 }
 
 }  // namespace
-
-void set_interrupt_check(void (*check)()) { interrupt_check.store(check); }
 
 const KilnRuntime& runtime_table() {
   static constexpr KilnRuntime kTable{

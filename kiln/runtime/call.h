@@ -100,10 +100,6 @@ struct Call : KilnCall {
   Prepared* prepared_by = nullptr;  // of init
 };
 
-/// Called on a thread that runs a program with loops of its own or loops on several threads, about
-/// every 50 ms; may throw, which ends the call. Null: nothing. One for the process.
-void set_interrupt_check(void (*check)());
-
 /// The function table that calls point to.
 const KilnRuntime& runtime_table();
 

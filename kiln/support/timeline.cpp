@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "kiln/support/interrupt.h"
 #include "kiln/support/pause.h"
 
 namespace kiln {
@@ -73,10 +74,8 @@ void Timeline::advance(std::uint64_t value) {
 
 void Timeline::wait(std::uint64_t value) const {
   if (spin_until(kSpins, [&] { return reached(value); })) return;
-  std::unique_lock lock(mutex_);
-  waiters_.fetch_add(1, std::memory_order_seq_cst);
-  changed_.wait(lock, [&] { return completed_.load(std::memory_order_seq_cst) >= value; });
-  waiters_.fetch_sub(1, std::memory_order_relaxed);
+  const auto step = std::chrono::milliseconds(kInterruptMilliseconds);
+  while (!wait_until(value, std::chrono::steady_clock::now() + step)) check_interrupt();
 }
 
 bool Timeline::wait_until(std::uint64_t value,

@@ -38,7 +38,7 @@ class Timeline : public RefCounted {
   /// Why work `value` failed, or null.
   std::exception_ptr error_at(std::uint64_t value) const;
 
-  /// Blocks until work `value` is over.
+  /// Blocks until work `value` is over, or the check of interrupt.h throws.
   void wait(std::uint64_t value) const;
   /// As `wait`, at most until `deadline`; returns whether it was reached.
   bool wait_until(std::uint64_t value, std::chrono::steady_clock::time_point deadline) const;

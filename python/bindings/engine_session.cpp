@@ -10,8 +10,8 @@
 #include "kiln/engine/inference_session.h"
 #include "kiln/graph/graph.h"
 #include "kiln/graph/module.h"
-#include "kiln/runtime/call.h"
 #include "kiln/support/error.h"
+#include "kiln/support/interrupt.h"
 #include "kiln/weights/safetensors.h"
 
 namespace kiln::python {
@@ -37,9 +37,10 @@ Source to_source(nb::handle object) {
   throw RuntimeError("The model is not a valid path or module.");
 }
 
-/// Ctrl-C ends a program that loops, and other Python threads get their turn when it was called
-/// with the GIL.
+/// Ctrl-C ends a wait or a program that loops, and other Python threads get their turn when it was
+/// called with the GIL.
 void serve_python() {
+  if (Py_IsInitialized() == 0) return;  // a wait at the end of the process
   const bool had_gil = PyGILState_Check() != 0;
   if (::getpid() == ::gettid()) {  // signals are the main thread's
     nb::gil_scoped_acquire gil;
@@ -326,7 +327,7 @@ void bind_engine(nb::module_& m) {
 }
 
 void bind_engine_session(nb::module_& m) {
-  runtime::set_interrupt_check(serve_python);
+  set_interrupt_check(serve_python);
   bind_choices(m);
   nb::class_<InferenceSession> cls(m, "InferenceSession", nb::is_weak_referenceable(), R"(
 Compiles graphs and makes models of them.

@@ -3,6 +3,7 @@ import gc
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -10,6 +11,7 @@ import threading
 import weakref
 
 import pytest
+from processes import start
 
 from kiln.driver import (
     CPU,
@@ -277,3 +279,38 @@ def test_queue_order_names_the_lines(imports):
     assert re.search(r": a copy on \S+, called at <string>:10, writes it, and before that "
                      r"Buffer\.record_use on \S+, called at <string>:8, writes it\. ", error)
     assert value == "0.0"
+
+
+@pytest.mark.parametrize("wait", ["queue.synchronize()", "event.synchronize()", "CPU().synchronize()", "buffer.item()",
+                                  "buffer.to_numpy()", "token.wait()"])
+def test_a_wait_ends_with_ctrl_c(wait):
+    process = start(f"""
+        import threading
+        from kiln._core.driver import HostHazardCompletion
+        from kiln.driver import CPU, Buffer, DeviceQueue
+        from kiln.dtype import DType
+
+        queue = CPU().default_queue
+        buffer = Buffer.zeros((1,), DType.int8)
+        gate, runs = threading.Event(), threading.Event()
+
+        def function():
+            runs.set()
+            gate.wait()
+
+        queue.enqueue_cpu_function(function)
+        runs.wait()
+        event, token = queue.record_event(), HostHazardCompletion.record_on(queue)
+        try:
+            print("waits", flush=True)
+            {wait}
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        gate.set()
+        {wait}
+        print(buffer.item())
+    """)
+    assert process.stdout.readline() == "waits\n"
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert (output, errors, process.returncode) == ("interrupted\n0\n", "", 0)

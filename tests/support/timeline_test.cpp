@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "kiln/support/error.h"
+#include "kiln/support/interrupt.h"
 
 namespace kiln {
 namespace {
@@ -68,6 +69,16 @@ TEST(Timeline, FailsFromAPlaceUntilRecovered) {
   timeline.advance(4);
   EXPECT_EQ(text_of(timeline.error_at(4)), "none");
   EXPECT_EQ(text_of(timeline.error_at(3)), "first");
+}
+
+TEST(Timeline, AWaitEndsWhenTheInterruptCheckThrows) {
+  Timeline timeline;
+  set_interrupt_check([] { throw RuntimeError("wanted elsewhere"); });
+  EXPECT_THROW(timeline.wait(1), RuntimeError);
+  set_interrupt_check(nullptr);
+  std::thread host([&] { timeline.wait(1); });
+  timeline.advance(1);
+  host.join();
 }
 
 }  // namespace

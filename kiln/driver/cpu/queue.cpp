@@ -83,8 +83,11 @@ std::uint64_t CpuQueue::enqueue(Work work) {
   submitted_.store(value, std::memory_order_release);
   lock.unlock();
   work_added_.notify_one();
-  if (kiln::detail::device_sync_mode.load(std::memory_order_relaxed)) [[unlikely]]
+  if (kiln::detail::device_sync_mode.load(std::memory_order_relaxed)) [[unlikely]] {
+    // To its end: nobody has recorded the uses of this work yet.
+    timeline_->wait_until(value, std::chrono::steady_clock::time_point::max());
     synchronize();
+  }
   return value;
 }
 
