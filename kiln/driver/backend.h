@@ -15,6 +15,7 @@
 #include "kiln/driver/usage.h"
 #include "kiln/support/ref.h"
 #include "kiln/support/timeline.h"
+#include "kiln/support/trace.h"
 
 namespace kiln::driver {
 
@@ -86,6 +87,8 @@ struct Work {
   std::size_t bytes = 0;
   DeviceBackend* source_device = nullptr;
   std::function<void()> function;
+  /// What a trace calls the function; empty: its type.
+  std::string name;
   /// Reached before the work starts; their failure is this work's failure.
   std::vector<Point> waits;
   /// Links the call to this work in a trace; 0: none.
@@ -114,6 +117,8 @@ class QueueBackend : public RefCounted {
     return last_user_function_.load(std::memory_order_acquire);
   }
   std::string to_string() const;
+  /// Its track in the present trace.
+  int trace_track() const { return kiln::trace_track(this, to_string()); }
 
   /// Appends work and returns its number on the timeline; blocks while the queue is full.
   virtual std::uint64_t enqueue(Work work) = 0;
@@ -131,6 +136,32 @@ class QueueBackend : public RefCounted {
   Ref<Timeline> timeline_;
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> last_user_function_{0};
+};
+
+/// Records its own life as work of a queue that runs on the caller's thread, linked to the call.
+class InlineWorkSpan {
+ public:
+  InlineWorkSpan(const QueueBackend& queue, const char* name, std::size_t bytes)
+      : queue_(queue), name_(name), bytes_(static_cast<std::int64_t>(bytes)) {
+    if (tracing()) [[unlikely]]
+      begin();
+  }
+  InlineWorkSpan(const InlineWorkSpan&) = delete;
+  InlineWorkSpan& operator=(const InlineWorkSpan&) = delete;
+  ~InlineWorkSpan() {
+    if (link_ != 0) [[unlikely]]
+      end();
+  }
+
+ private:
+  void begin();
+  void end();
+
+  const QueueBackend& queue_;
+  const char* name_;
+  std::int64_t bytes_;
+  std::int64_t begin_ = 0;
+  std::uint64_t link_ = 0;
 };
 
 /// A mark that can be moved.

@@ -13,7 +13,6 @@
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
-#include "kiln/support/trace.h"
 
 namespace kiln::driver {
 namespace {
@@ -196,7 +195,7 @@ void Buffer::copy_elements_from(const Buffer& source) const {
   Work work;
   if (source.is_contiguous() && whole) {
     if (at_once) {
-      const TraceSpan span("copy", "work", {.bytes = static_cast<std::int64_t>(byte_size())});
+      const InlineWorkSpan span(queue, "copy", byte_size());
       std::memmove(data(), source.data(), byte_size());
       record_finished_write();
       return;
@@ -225,13 +224,14 @@ void Buffer::copy_elements_from(const Buffer& source) const {
       copy_elements(dtype, from_shape, {to, odd, dense}, {packed.data(), 0, dense});
     };
     if (at_once) {
-      const TraceSpan span("strided copy", "work",
-                           {.bytes = static_cast<std::int64_t>(byte_size())});
+      const InlineWorkSpan span(queue, "strided copy", byte_size());
       gather();
       record_finished_write();
       return;
     }
     work.kind = Work::Kind::function;
+    work.name = "strided copy";
+    work.bytes = byte_size();
     work.function = std::move(gather);
   }
   if (&queue != &source_queue) work.waits.push_back(source_queue.end());
@@ -275,7 +275,7 @@ void Buffer::memset(int value) const {
   QueueBackend& queue = *state_->queue;
   const bool checked = order_checker::enabled();
   if (queue.idle() && is_host() && !checked) {
-    const TraceSpan span("fill", "work", {.bytes = static_cast<std::int64_t>(bytes)});
+    const InlineWorkSpan span(queue, "fill", bytes);
     std::memset(data(), value, bytes);
     record_finished_write();
     return;

@@ -29,6 +29,7 @@ void DeviceEvent::synchronize() const {
   const Point mark = backend_->mark();
   if (order_checker::enabled()) [[unlikely]]
     order_checker::host_saw(mark);
+  const TraceSpan span("DeviceEvent.synchronize", "wait");
   mark.wait();
   if (std::exception_ptr error = mark.error()) std::rethrow_exception(error);
 }

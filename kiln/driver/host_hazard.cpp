@@ -39,6 +39,7 @@ void HostHazardCompletion::poison(std::string message) const {
 
 void HostHazardCompletion::wait() const {
   check_call("HostHazardCompletion.wait");
+  const TraceSpan span("HostHazardCompletion.wait", "wait");
   state_->throw_if_poisoned();
   state_->point.wait();
   state_->throw_if_poisoned();

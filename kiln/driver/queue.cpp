@@ -25,6 +25,17 @@ std::string QueueBackend::to_string() const {
   return format("{}[{}]:queue@{}", device_.api(), device_.id(), static_cast<const void*>(this));
 }
 
+void InlineWorkSpan::begin() {
+  link_ = new_trace_link();
+  record_moment(name_, "enqueue", {.bytes = bytes_, .starts_link = link_});
+  begin_ = trace_now();
+}
+
+void InlineWorkSpan::end() {
+  record_span(queue_.trace_track(), name_, "work", begin_, trace_now(),
+              {.bytes = bytes_, .ends_link = link_});
+}
+
 DeviceQueue::DeviceQueue(const Device& device) {
   check_call("DeviceQueue");
   backend_ = device.backend()->make_queue();
@@ -34,6 +45,7 @@ Device DeviceQueue::device() const { return Device(&backend_->device()); }
 
 void DeviceQueue::synchronize() const {
   check_call("DeviceQueue.synchronize");
+  const TraceSpan span("DeviceQueue.synchronize", "wait");
   if (order_checker::enabled()) [[unlikely]]
     order_checker::host_saw(backend_->end());
   backend_->synchronize();
@@ -97,13 +109,14 @@ void DeviceQueue::enqueue_cpu_function(std::function<void()> function) const {
   backend_->enqueue(std::move(work));
 }
 
-void DeviceQueue::enqueue_foreign_function(std::function<void()> function) const {
+void DeviceQueue::enqueue_foreign_function(std::function<void()> function, std::string name) const {
   check_call("DeviceQueue.enqueue_cpu_function");
   if (!backend_->device().is_host())
     throw RuntimeError("enqueue_cpu_function is only supported on CPU queues");
   Work work;
   work.kind = Work::Kind::foreign_function;
   work.function = std::move(function);
+  work.name = std::move(name);
   backend_->enqueue(std::move(work));
 }
 
@@ -114,8 +127,10 @@ void DeviceQueue::begin_inline_work(const char* call) const {
   check_call(call);
   if (order_checker::enabled()) [[unlikely]]
     order_checker::host_saw(backend_->end());
-  if (!backend_->idle()) [[unlikely]]
+  if (!backend_->idle()) [[unlikely]] {
+    const TraceSpan span(call, "wait");
     backend_->synchronize();
+  }
 }
 
 void end_process() noexcept { CpuQueue::end_process(); }

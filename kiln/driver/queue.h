@@ -41,8 +41,9 @@ class DeviceQueue {
   /// Not a CPU queue: RuntimeError. The function must not call the driver.
   void enqueue_cpu_function(std::function<void()> function) const;
   /// As `enqueue_cpu_function`, for functions of an interpreter that may be gone when the process
-  /// ends: those that have not started by then are neither run nor destroyed.
-  void enqueue_foreign_function(std::function<void()> function) const;
+  /// ends: those that have not started by then are neither run nor destroyed. `name` is what a
+  /// trace calls it.
+  void enqueue_foreign_function(std::function<void()> function, std::string name = {}) const;
   /// The vendor's stream; 0 on the CPU.
   std::uintptr_t native_stream_handle() const;
   /// "cpu[0]:queue@0x…".

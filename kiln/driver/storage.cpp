@@ -164,6 +164,7 @@ void Storage::wait_for_host(const detail::BufferState& window, bool write) const
   if (queue.idle() && settled()) [[likely]]
     return;
   check_call(write ? "a host write of a buffer" : "a host read of a buffer");
+  const TraceSpan span(write ? "wait for a host write" : "wait for a host read", "wait");
   const std::uint64_t function = queue.last_user_function();
   Timeline& own = queue.timeline();
   if (!own.reached(function)) own.wait(function);

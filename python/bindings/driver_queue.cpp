@@ -6,6 +6,7 @@
 #include "kiln/driver/completion_flag.h"
 #include "kiln/driver/event.h"
 #include "kiln/driver/queue.h"
+#include "kiln/support/trace.h"
 #include "python_function.h"
 
 namespace kiln::python {
@@ -24,6 +25,12 @@ void def_identity(Class& cls) {
           })
       .def("__hash__", [](const T& a) { return static_cast<Py_ssize_t>(std::hash<T>()(a) >> 4); })
       .def("__repr__", [](const T& a) { return a.to_string(); });
+}
+
+/// What a trace calls a Python function.
+std::string name_of(nb::handle function) {
+  nb::object name = nb::getattr(function, "__qualname__", nb::none());
+  return PyUnicode_Check(name.ptr()) ? str_of(name) : str_of(function.type().attr("__name__"));
 }
 
 }  // namespace
@@ -102,8 +109,9 @@ An in-order queue of work on one device.
           "enqueue_cpu_function",
           [](const DeviceQueue& q, nb::callable fn) {
             auto callback = callback_of(fn);
+            std::string name = tracing() ? name_of(fn) : std::string();
             ReleaseGil release;  // a full queue waits for room
-            q.enqueue_foreign_function(std::move(callback));
+            q.enqueue_foreign_function(std::move(callback), std::move(name));
           },
           nb::arg("fn"),
           "Runs `fn()` on the queue's worker after earlier work; its exception fails the "

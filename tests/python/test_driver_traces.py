@@ -1,5 +1,6 @@
 """Traces, and the parts of the driver that only accelerators fill."""
 
+import functools
 import json
 import threading
 
@@ -57,19 +58,29 @@ def test_launch_traces_of_the_host_are_empty():
     assert [int(k) for k in (MemcpyKind.NONE, MemcpyKind.HTOD, MemcpyKind.DTOH, MemcpyKind.DTOD)] == [0, 1, 2, 3]
 
 
+def step():
+    pass
+
+
 def test_time_lines(tmp_path):
     queue = DeviceQueue(CPU())
     with pytest.raises(TypeError, match="PathLike"):
         start_trace(3)
     with trace(tmp_path / "a.json"):
-        queue.enqueue_cpu_function(lambda: None)
+        queue.enqueue_cpu_function(step)
+        queue.enqueue_cpu_function(threading.Event().set)
+        queue.enqueue_cpu_function(functools.partial(int))
         queue.synchronize()
         with pytest.raises(RuntimeError):
             start_trace("b.json")
     with pytest.raises(RuntimeError):
         stop_trace()
     events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
-    assert any(event.get("name") == "function" for event in events)
+    tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    ran = [event["name"] for event in events if event["ph"] == "X" and tracks[event["tid"]] == str(queue)]
+    assert ran == ["step", "Event.set", "partial"]
+    waits = [event["name"] for event in events if event["ph"] == "X" and event["cat"] == "wait"]
+    assert waits == ["DeviceQueue.synchronize"]
 
 
 def test_each_thread_has_a_track(tmp_path):

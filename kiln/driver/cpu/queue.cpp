@@ -1,8 +1,11 @@
 #include "kiln/driver/cpu/queue.h"
 
+#include <cxxabi.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <system_error>
 
@@ -39,8 +42,10 @@ std::atomic<bool> process_ends = false;
 /// between two calls, so that a chain of small works pays for no wake-up.
 constexpr int kSpins = 500;
 
-const char* name_of(Work::Kind kind) {
-  switch (kind) {
+/// What a trace calls the work.
+std::string name_of(const Work& work) {
+  if (!work.name.empty()) return work.name;
+  switch (work.kind) {
     case Work::Kind::wait:
       return "wait";
     case Work::Kind::copy:
@@ -48,12 +53,19 @@ const char* name_of(Work::Kind kind) {
     case Work::Kind::fill:
       return "fill";
     case Work::Kind::function:
-      return "strided copy";
     case Work::Kind::user_function:
     case Work::Kind::foreign_function:
-      return "function";
+      break;
   }
-  return "work";
+  const char* const type = work.function.target_type().name();
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> readable(
+      abi::__cxa_demangle(type, nullptr, nullptr, &status), &std::free);
+  return readable ? readable.get() : type;
+}
+
+std::int64_t bytes_of(const Work& work) {
+  return work.bytes > 0 ? static_cast<std::int64_t>(work.bytes) : -1;
 }
 
 const char* name_of_queue(const void* queue) {
@@ -70,7 +82,8 @@ CpuQueue::~CpuQueue() = default;
 std::uint64_t CpuQueue::enqueue(Work work) {
   if (tracing()) [[unlikely]] {
     work.trace_link = new_trace_link();
-    record_moment(name_of(work.kind), "enqueue", {.starts_link = work.trace_link});
+    record_moment(name_of(work), "enqueue",
+                  {.bytes = bytes_of(work), .starts_link = work.trace_link});
   }
   std::unique_lock lock(mutex_);
   if (!worker_started_) start_worker();
@@ -149,12 +162,15 @@ void CpuQueue::run(Item& item) noexcept {
     new std::function<void()>(std::move(work.function));
     return;
   }
+  const std::string name = traced ? name_of(work) : std::string();
+  bool has_run = false;
   if (timeline_->begin(item.value)) {
     std::exception_ptr error;
     for (const std::vector<Point>* points : {&work.waits, &work.reads})
       for (const Point& point : *points)
         if (!error) error = point.error();
     if (!error) {
+      has_run = true;
       try {
         execute(work);
       } catch (...) {
@@ -164,12 +180,15 @@ void CpuQueue::run(Item& item) noexcept {
     if (error) timeline_->fail(item.value, std::move(error));
   }
   if (traced) [[unlikely]] {
-    const int track = trace_track(this, to_string());
-    if (!work.waits.empty()) record_span(track, "wait", "wait", taken, begin);
-    if (work.kind != Work::Kind::wait)
-      record_span(track, name_of(work.kind), "work", begin, trace_now(),
-                  {.bytes = work.bytes > 0 ? static_cast<std::int64_t>(work.bytes) : -1,
-                   .ends_link = work.trace_link});
+    const int track = trace_track();
+    const bool only_waits = work.kind == Work::Kind::wait;
+    if (!work.waits.empty())
+      record_span(track, "wait", "wait", taken, begin,
+                  {.ends_link = only_waits ? work.trace_link : 0});
+    if (!only_waits)
+      record_span(track, has_run ? name : name + " (skipped)", has_run ? "work" : "skipped", begin,
+                  has_run ? trace_now() : begin,
+                  {.bytes = bytes_of(work), .ends_link = work.trace_link});
   }
   // Captured handles go before the work counts as over, so that whoever waits for it may rely on
   // their release. Dropping them is no call of the user's.
