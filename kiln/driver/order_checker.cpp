@@ -1,6 +1,7 @@
 #include "kiln/driver/order_checker.h"
 
 #include <algorithm>
+#include <set>
 
 #include "kiln/driver/storage.h"
 #include "kiln/support/call_site.h"
@@ -11,6 +12,10 @@
 // before the work that the queue gets next. A wait joins the clock of the point that is waited for.
 // The host has one clock for all threads, since threads order each other in ways that kiln does not
 // see: a missing order between threads is not found, but nothing that is in order is reported.
+//
+// A timeline that nobody else holds any more, no queue, event or buffer, is forgotten by every
+// clock once no use is left that it made: no later work can be of it or wait for it. Otherwise each
+// wait would copy a clock of all queues that ever lived.
 
 namespace kiln::driver::order_checker {
 namespace {
@@ -19,6 +24,7 @@ using Clock = std::map<const Timeline*, std::uint64_t>;
 
 struct Queue {
   Ref<Timeline> timeline;  // so that no other timeline gets its address
+  bool immortal = false;   // a default queue, whose timeline is not counted
   /// The clock of work from this number on; rising.
   std::vector<std::pair<std::uint64_t, Clock>> clocks;
 };
@@ -36,6 +42,7 @@ struct State {
   std::map<const Timeline*, Queue> queues;
   Clock host;
   std::map<const Storage*, std::vector<Use>> uses;
+  std::size_t forget_at = 64;  // queues at which it is worth looking which are gone
 };
 State& state() {
   static auto* instance = new State;  // leaked: queues outlive static destructors
@@ -52,12 +59,21 @@ void join(Clock& clock, const Clock& other) {
   }
 }
 
+/// The record of a queue, made when it is new. The caller holds the timeline.
+Queue& record_of(Timeline& timeline) {
+  const auto [place, fresh] = state().queues.try_emplace(&timeline);
+  if (fresh) {
+    place->second.timeline = Ref<Timeline>::share(&timeline);
+    place->second.immortal = timeline.use_count() == 1;  // not even this reference is counted
+  }
+  return place->second;
+}
+
 /// What is over once `point` is reached.
 Clock clock_at(const Point& point) {
-  const auto found = state().queues.find(point.timeline.get());
+  const auto& clocks = record_of(*point.timeline).clocks;
   Clock clock;
-  if (found != state().queues.end() && !found->second.clocks.empty()) {
-    const auto& clocks = found->second.clocks;
+  if (!clocks.empty()) {
     auto after = std::upper_bound(
         clocks.begin(), clocks.end(), point.value,
         [](std::uint64_t value, const auto& entry) { return value < entry.first; });
@@ -88,6 +104,35 @@ void see(const Point& point) {
   if (point.timeline) join(state().host, clock_at(point));
 }
 
+/// Forgets the queues that no later work can name, when there are many more than there were.
+void forget_dead_queues() {
+  State& all = state();
+  if (all.queues.size() < all.forget_at) return;
+  std::set<const Timeline*> used;
+  for (auto& [storage, uses] : all.uses) {
+    std::erase_if(uses, [&](const Use& use) { return knows(all.host, use); });
+    for (const Use& use : uses) used.insert(use.timeline);
+  }
+  std::vector<Queue> gone;  // destroyed when every clock has forgotten the address
+  for (auto it = all.queues.begin(); it != all.queues.end();) {
+    const Queue& queue = it->second;
+    const bool alive = queue.immortal || queue.timeline->use_count() > 1;
+    if (alive || used.contains(it->first)) {
+      ++it;
+      continue;
+    }
+    gone.push_back(std::move(it->second));
+    it = all.queues.erase(it);
+  }
+  const auto prune = [&](Clock& clock) {
+    std::erase_if(clock, [&](const auto& entry) { return !all.queues.contains(entry.first); });
+  };
+  prune(all.host);
+  for (auto& [timeline, queue] : all.queues)
+    for (auto& [value, clock] : queue.clocks) prune(clock);
+  all.forget_at = std::max<std::size_t>(64, 2 * all.queues.size());
+}
+
 }  // namespace
 
 constinit std::atomic<bool> has_uses{false};
@@ -99,7 +144,8 @@ void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool wr
             format("{} on {}, called at {}, {}", operation, queue.to_string(), call_site(),
                    write ? "writes" : "reads")};
   const std::lock_guard lock(state().mutex);
-  state().queues.try_emplace(&timeline, Queue{Ref<Timeline>::share(&queue.timeline()), {}});
+  forget_dead_queues();
+  record_of(queue.timeline());
   has_uses.store(true, std::memory_order_relaxed);
   std::vector<Use>& uses = state().uses[buffer.storage()];
   for (const Use& earlier : uses)
@@ -122,10 +168,8 @@ void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool wr
 void wait(QueueBackend& queue, const Point& point) {
   if (!point.timeline || point.timeline.get() == &queue.timeline()) return;
   const std::lock_guard lock(state().mutex);
-  Queue& known =
-      state()
-          .queues.try_emplace(&queue.timeline(), Queue{Ref<Timeline>::share(&queue.timeline()), {}})
-          .first->second;
+  forget_dead_queues();
+  Queue& known = record_of(queue.timeline());
   Clock clock = known.clocks.empty() ? Clock() : known.clocks.back().second;
   join(clock, clock_at(point));
   known.clocks.emplace_back(queue.submitted() + 1, std::move(clock));
@@ -134,18 +178,28 @@ void wait(QueueBackend& queue, const Point& point) {
 
 void host_saw(const Point& point) {
   const std::lock_guard lock(state().mutex);
+  forget_dead_queues();
   see(point);
 }
 
 void host_access(const detail::BufferState& window, bool write) {
   const ByteRange range = ByteRange::of(window);
   const std::lock_guard lock(state().mutex);
+  forget_dead_queues();
   see({Ref<Timeline>::share(&window.queue->timeline()), window.queue->last_user_function()});
   const auto found = state().uses.find(window.storage);
   if (found == state().uses.end()) return;
   for (const Use& use : found->second)
     if (write || (use.write && use.range.meets(range)))
       see({state().queues.at(use.timeline).timeline, use.value});
+}
+
+std::size_t known_queues() {
+  const std::lock_guard lock(state().mutex);
+  std::size_t most = std::max(state().queues.size(), state().host.size());
+  for (const auto& [timeline, queue] : state().queues)
+    for (const auto& [value, clock] : queue.clocks) most = std::max(most, clock.size());
+  return most;
 }
 
 void forget(const Storage& storage) noexcept {

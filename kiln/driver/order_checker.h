@@ -23,6 +23,8 @@ void host_saw(const Point& point);
 void host_access(const detail::BufferState& window, bool write);
 /// The memory is given back; another buffer may get its place. Also when the check is off by now.
 void forget(const Storage& storage) noexcept;
+/// Queues that are remembered, by the clock that remembers most; for tests.
+std::size_t known_queues();
 /// Whether anything was ever checked.
 extern std::atomic<bool> has_uses;
 

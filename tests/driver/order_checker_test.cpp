@@ -1,6 +1,8 @@
 // KILN_DEBUG=queue-order: what has no order is found, whatever the queues happened to do, and what
 // has one is not reported.
 
+#include "kiln/driver/order_checker.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -151,6 +153,39 @@ TEST_F(OrderChecker, CopiesAndHostAccessAreOrderedByKiln) {
   }
   use(c_, other, true);
   EXPECT_TRUE(refuses([&] { buffer_.inplace_copy_from(other); }));
+}
+
+TEST_F(OrderChecker, QueuesThatAreGoneAreForgotten) {
+  const Buffer kept(DType::int32, {4}, a_);
+  for (int i = 0; i < 2000; ++i) {
+    const DeviceQueue first(CPU()), second(CPU());
+    const Buffer scratch(DType::int32, {4}, first);
+    use(first, scratch, true);
+    second.wait_for(first);
+    use(second, scratch, true);
+    c_.wait_for(second);
+    use(c_, kept, false);
+    second.synchronize();
+  }
+  // Some of the last queues may still be ending.
+  EXPECT_LT(order_checker::known_queues(), 200u);
+  use(c_, kept, true);
+}
+
+TEST_F(OrderChecker, AUseOutlivesItsQueue) {
+  {
+    const DeviceQueue gone(CPU());
+    use(gone, buffer_, true);
+    b_.wait_for(gone);
+  }
+  for (int i = 0; i < 500; ++i) {
+    const DeviceQueue other(CPU());
+    const Buffer scratch(DType::int32, {4}, other);
+    use(other, scratch, true);
+    other.synchronize();
+  }
+  EXPECT_TRUE(refuses([&] { use(c_, buffer_, false); }));
+  EXPECT_FALSE(refuses([&] { use(b_, buffer_, true); }));
 }
 
 TEST_F(OrderChecker, MemoryThatComesAgainIsNew) {
