@@ -2,6 +2,7 @@
 
 // What a device API must supply, and the state that the handles of the public headers point to.
 // Backends implement these three classes; everything else of the driver is written against them.
+// tests/driver/conformance_test.cpp says what each must do: a new one adds a row there.
 
 #include <atomic>
 #include <cstddef>
@@ -120,7 +121,8 @@ class QueueBackend : public RefCounted {
   /// Its track in the present trace.
   int trace_track() const { return kiln::trace_track(this, to_string()); }
 
-  /// Appends work and returns its number on the timeline; blocks while the queue is full.
+  /// Appends work and returns its number on the timeline; blocks while the queue is full. Calls
+  /// `failure_injection::before_enqueue` first.
   virtual std::uint64_t enqueue(Work work) = 0;
   /// Blocks until all present work is over; throws what failed since the last time.
   virtual void synchronize() = 0;

@@ -1,6 +1,9 @@
 #include "kiln/driver/storage.h"
 
+#include <memory>
+
 #include "kiln/driver/cpu/memory_pool.h"
+#include "kiln/driver/failure_injection.h"
 #include "kiln/driver/order_checker.h"
 #include "kiln/dtype/element.h"
 #include "kiln/support/error.h"
@@ -40,6 +43,12 @@ ByteRange ByteRange::of(const detail::BufferState& window) {
 }
 
 namespace {
+
+/// A block of the host's pool for the record of a buffer.
+void* allocate_record(std::size_t bytes) {
+  failure_injection::before_allocation();
+  return CpuMemoryPool::allocate(bytes);
+}
 
 /// What is left of a failed write after a good one over `written`. A write in the middle leaves
 /// all of it.
@@ -257,13 +266,14 @@ detail::BufferState* StorageAccess::make_root(DType dtype, const Shape& shape, Q
   const std::size_t bytes = bytes_for(dtype, count);
   DeviceBackend& device = queue.device();
   void* data = nullptr;
+  failure_injection::before_allocation();
   if (bytes > 0)
     data = device.is_host() ? CpuMemoryPool::allocate(bytes) : device.allocate(bytes, queue, usage);
   if (tracing()) [[unlikely]]
     record_moment("allocate", "memory", {.bytes = static_cast<std::int64_t>(bytes)});
   void* block = nullptr;
   try {
-    block = CpuMemoryPool::allocate(sizeof(Root));
+    block = allocate_record(sizeof(Root));
   } catch (...) {
     if (data) device.release(data, bytes, usage);
     throw;
@@ -292,13 +302,14 @@ detail::BufferState* StorageAccess::make_foreign(void* data, DType dtype, const 
                                                  std::function<void()> deleter) {
   const std::int64_t count = kiln::num_elements(shape);
   const std::size_t bytes = bytes_for(dtype, count);
-  auto* held = deleter ? new std::function<void()>(std::move(deleter)) : nullptr;
-  auto* root = static_cast<Root*>(CpuMemoryPool::allocate(sizeof(Root)));
+  // An empty deleter is one, too: the memory is not the pool's.
+  auto held = std::make_unique<std::function<void()>>(deleter ? std::move(deleter) : [] {});
+  auto* root = static_cast<Root*>(allocate_record(sizeof(Root)));
   queue.retain();
   auto* storage = new (&root->storage)
       Storage(count > 0 ? data : nullptr, bytes, queue.device(), queue, Usage::DEFAULT);
-  static std::function<void()> nothing = [] {};
-  storage->deleter_ = held ? held : new std::function<void()>(nothing);
+  storage->ends_in_half_byte_ = dtype.size_in_bits() < 8 && count % 2 != 0;
+  storage->deleter_ = held.release();
   auto* state = new (&root->state) detail::BufferState;
   state->dtype = dtype;
   state->in_root = true;
@@ -314,7 +325,7 @@ detail::BufferState* StorageAccess::make_foreign(void* data, DType dtype, const 
 }
 
 detail::BufferState* StorageAccess::make_window(const detail::BufferState& parent) {
-  auto* state = new (CpuMemoryPool::allocate(sizeof(detail::BufferState))) detail::BufferState;
+  auto* state = new (allocate_record(sizeof(detail::BufferState))) detail::BufferState;
   state->dtype = parent.dtype;
   state->usage = parent.usage;
   state->contiguous = parent.contiguous;

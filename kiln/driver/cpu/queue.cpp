@@ -9,6 +9,7 @@
 #include <set>
 #include <system_error>
 
+#include "kiln/driver/failure_injection.h"
 #include "kiln/support/debug_settings.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -80,6 +81,7 @@ CpuQueue::CpuQueue(DeviceBackend& device) : QueueBackend(device) {}
 CpuQueue::~CpuQueue() = default;
 
 std::uint64_t CpuQueue::enqueue(Work work) {
+  failure_injection::before_enqueue();
   if (tracing()) [[unlikely]] {
     work.trace_link = new_trace_link();
     record_moment(name_of(work), "enqueue",
