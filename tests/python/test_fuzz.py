@@ -13,7 +13,7 @@ from kiln.dtype import DType
 from kiln.graph import BufferType, DeviceRef
 
 pytestmark = pytest.mark.compiler
-GRAPHS = int(os.environ.get("KILN_FUZZ_GRAPHS", "200"))
+GRAPHS = int(os.environ.get("KILN_FUZZ_GRAPHS", "760"))
 SEED = int(os.environ.get("KILN_FUZZ_SEED", "0"))
 GROUP = 20
 

@@ -8,6 +8,8 @@
 
 #include "compiler/codegen/cpu/matmul.h"
 
+#include <llvm/IR/InlineAsm.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -19,6 +21,8 @@ namespace {
 
 // Of k, in the inner loop.
 constexpr int kUnroll = 4;
+// One base and one distance address so many rows: base, base + distance, base + 2 · distance.
+constexpr int kRowsOfPointer = 3;
 
 std::optional<std::int64_t> constant_of(llvm::Value* value) {
   if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(value)) return constant->getSExtValue();
@@ -41,6 +45,14 @@ llvm::Value* multiply_add(FunctionBuilder& f, llvm::Value* x, llvm::Value* y, ll
   if (!acc->getType()->isFPOrFPVectorTy()) return f.b.CreateAdd(acc, f.b.CreateMul(x, y));
   if (!f.isa.fma) return f.b.CreateFAdd(acc, f.b.CreateFMul(x, y));
   return f.b.CreateIntrinsic(llvm::Intrinsic::fma, {acc->getType()}, {x, y, acc});
+}
+
+// The same pointer, about which the optimiser knows nothing: it would otherwise compute each
+// address from one pointer by a chain of additions, for which the registers do not suffice.
+llvm::Value* opaque(FunctionBuilder& f, llvm::Value* pointer) {
+  auto* type = llvm::FunctionType::get(pointer->getType(), {pointer->getType()}, false);
+  return f.b.CreateCall(type, llvm::InlineAsm::get(type, "", "=r,0", /*hasSideEffects=*/false),
+                        {pointer});
 }
 
 llvm::Value* minimum(FunctionBuilder& f, llvm::Value* x, llvm::Value* y) {
@@ -181,19 +193,25 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
   int line = 64 / static_cast<int>(dtype.size_in_bytes());
   auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
 
-  Values row_start, panel_start;
-  for (int row = 0; row < rows; ++row)
+  // Rows at a distance that only running tells share pointers that move along k: the processor adds
+  // the distance once or twice in the address. One pointer a row would not fit the registers.
+  const int sharing = constant_of(lda) ? rows : kRowsOfPointer;
+  Values row_start, panel_start, row_offset;
+  for (int row = 0; row < rows; row += sharing)
     row_start.push_back(f.element(element, a, f.b.CreateMul(lda, f.i64(row))));
+  for (int row = 0; row < sharing; ++row) row_offset.push_back(f.b.CreateMul(lda, f.i64(row)));
   for (int panel = 0; panel < panels; ++panel)
     panel_start.push_back(f.element(element, packed, f.b.CreateMul(panel_stride, f.i64(panel))));
 
-  auto step = [&](llvm::Value* at, int offset, Values sums) {
+  // One element of k, `offset` behind `at`, to which `pointers` point.
+  auto step = [&](llvm::Value* at, const Values& pointers, int offset, Values sums) {
     llvm::Value* index = f.b.CreateNSWAdd(at, f.i64(offset));
     llvm::Value* b_index = f.b.CreateNSWMul(index, f.i64(columns));
     auto broadcast = [&](int row) -> llvm::Value* {
-      llvm::Value* scalar = f.b.CreateAlignedLoad(
-          element, f.element(element, row_start[static_cast<std::size_t>(row)], index),
-          alignment(dtype));
+      llvm::Value* place = f.element(element, pointers[static_cast<std::size_t>(row / sharing)],
+                                     row_offset[static_cast<std::size_t>(row % sharing)]);
+      llvm::Value* scalar = f.b.CreateAlignedLoad(element, f.element(element, place, f.i64(offset)),
+                                                  alignment(dtype));
       return f.b.CreateVectorSplat(static_cast<unsigned>(lanes), scalar);
     };
     auto load = [&](int panel, int v) -> llvm::Value* {
@@ -233,8 +251,23 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
   if (acc.empty())
     acc.assign(static_cast<std::size_t>(rows * panels * vectors),
                llvm::Constant::getNullValue(vector));
+  const std::size_t pointer_count = row_start.size();
+  // Carried: pointers to rows, then sums.
+  auto advance = [&](llvm::Value* at, const Values& carried, int by) {
+    Values pointers(carried.begin(), carried.begin() + static_cast<std::ptrdiff_t>(pointer_count));
+    Values sums(carried.begin() + static_cast<std::ptrdiff_t>(pointer_count), carried.end());
+    for (int u = 0; u < by; ++u) sums = step(at, pointers, u, std::move(sums));
+    for (llvm::Value*& pointer : pointers) {
+      pointer = f.element(element, pointer, f.i64(by));
+      if (sharing < rows) pointer = opaque(f, pointer);
+    }
+    pointers.insert(pointers.end(), sums.begin(), sums.end());
+    return pointers;
+  };
+  Values carried = row_start;
+  carried.insert(carried.end(), acc.begin(), acc.end());
   llvm::Value* whole = f.b.CreateAnd(k, f.i64(-kUnroll));
-  acc = f.loop(f.i64(0), whole, f.i64(kUnroll), acc, [&](llvm::Value* at, const Values& carried) {
+  carried = f.loop(f.i64(0), whole, f.i64(kUnroll), carried, [&](llvm::Value* at, const Values& c) {
     // Reading, into the second-level cache, data.
     for (const Fetch& fetch : fetches)
       if (panels == 1)
@@ -244,13 +277,12 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
               {f.b.CreateGEP(element, fetch.start,
                              f.b.CreateAdd(f.b.CreateMul(at, fetch.step), f.i64(offset))),
                f.b.getInt32(0), f.b.getInt32(2), f.b.getInt32(1)});
-    Values next = carried;
-    for (int u = 0; u < kUnroll; ++u) next = step(at, u, next);
-    return next;
+    return advance(at, c, kUnroll);
   });
-  if (auto length = constant_of(k); length && *length % kUnroll == 0) return acc;
-  return f.loop(whole, k, f.i64(1), acc,
-                [&](llvm::Value* at, const Values& carried) { return step(at, 0, carried); });
+  if (auto length = constant_of(k); !length || *length % kUnroll != 0)
+    carried = f.loop(whole, k, f.i64(1), carried,
+                     [&](llvm::Value* at, const Values& c) { return advance(at, c, 1); });
+  return Values(carried.begin() + static_cast<std::ptrdiff_t>(pointer_count), carried.end());
 }
 
 void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& operands,
