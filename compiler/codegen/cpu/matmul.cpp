@@ -268,15 +268,17 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
   carried.insert(carried.end(), acc.begin(), acc.end());
   llvm::Value* whole = f.b.CreateAnd(k, f.i64(-kUnroll));
   carried = f.loop(f.i64(0), whole, f.i64(kUnroll), carried, [&](llvm::Value* at, const Values& c) {
-    // Reading, into the second-level cache, data.
+    // Reading, into the second-level cache, data. A stretch is read in several streams side by
+    // side, for the processor's own read-ahead begins anew in each page.
+    const int streams = std::max(1, kUnroll * columns / 2 / line);
     for (const Fetch& fetch : fetches)
-      if (panels == 1)
-        for (int offset = 0; offset < kUnroll * columns / 2; offset += line)
-          f.b.CreateIntrinsic(
-              llvm::Intrinsic::prefetch, {f.b.getPtrTy()},
-              {f.b.CreateGEP(element, fetch.start,
-                             f.b.CreateAdd(f.b.CreateMul(at, fetch.step), f.i64(offset))),
-               f.b.getInt32(0), f.b.getInt32(2), f.b.getInt32(1)});
+      for (int stream = 0; panels == 1 && stream < streams; ++stream) {
+        llvm::Value* part = f.b.CreateMul(f.b.CreateUDiv(k, f.i64(streams)), f.i64(stream));
+        llvm::Value* step = f.b.CreateAdd(part, f.b.CreateUDiv(at, f.i64(streams)));
+        f.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {f.b.getPtrTy()},
+                            {f.b.CreateGEP(element, fetch.start, f.b.CreateMul(step, fetch.step)),
+                             f.b.getInt32(0), f.b.getInt32(2), f.b.getInt32(1)});
+      }
     return advance(at, c, kUnroll);
   });
   if (auto length = constant_of(k); !length || *length % kUnroll != 0)
