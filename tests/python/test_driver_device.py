@@ -286,6 +286,7 @@ def test_queue_order_names_the_lines(imports):
 def test_a_wait_ends_with_ctrl_c(wait):
     process = start(f"""
         import threading
+        import numpy  # else an import is what the signal ends
         from kiln._core.driver import HostHazardCompletion
         from kiln.driver import CPU, Buffer, DeviceQueue
         from kiln.dtype import DType
