@@ -102,6 +102,14 @@ def assert_ulp(got: np.ndarray, exact: np.ndarray, ulp=4, slack=None) -> None:
     report(got, expected, same)
 
 
+def nearest(value, digits):
+    """The integer with that many binary digits, and zeros behind, nearest to `value`; ties to even."""
+    cut = max(abs(value).bit_length() - digits, 0)
+    kept, rest = divmod(abs(value), 1 << cut)
+    kept += 2 * rest > 1 << cut or (2 * rest == 1 << cut and kept % 2)
+    return (kept << cut) * (1 if value > 0 else -1)
+
+
 def report(got, expected, same) -> None:
     if same.all():
         return

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from running import nearest
 
 from kiln.driver import (
     CPU,
@@ -176,6 +177,16 @@ def test_a_constant_may_be_an_integer_beyond_64_bits():
             ops.range(0, 2**70, 2**69, dtype=DType.float64, device=CPU())
     one, two = InferenceSession().load(graph).execute()
     assert one.item() == 2.0**70 and two.to_numpy() == [-(2.0**65)]
+
+
+@pytest.mark.parametrize("value", [2**60 + 2**36 + 1, 2**60 + 2**52 + 1, -(2**62 + 2**38 + 1), 2**80 + 2**56 + 1,
+                                   2**80 + 2**72 + 1, 2**63 + 2**55 - 1, 2**24 + 1])
+def test_an_integer_is_rounded_once_when_it_becomes_a_constant(value):
+    digits = {DType.bfloat16: 8, DType.float32: 24, DType.float64: 53}
+    with Graph("g") as graph:
+        graph.output(*[ops.cast(ops.constant(value, dtype, CPU()), DType.float64) for dtype in digits])
+    results = InferenceSession().load(graph).execute()
+    assert [result.item() for result in results] == [float(nearest(value, n)) for n in digits.values()]
 
 
 def test_a_buffer_is_no_loop_value():

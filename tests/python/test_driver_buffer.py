@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from running import nearest
 
 from kiln.driver import CPU, Buffer, DeviceEvent, DeviceQueue, Usage
 from kiln.driver import batch_inplace_copy, copy_pinned_to_destinations
@@ -119,14 +120,6 @@ def test_store_refuses_values(dtype, value):
     with pytest.raises(ValueError):
         b[0] = value
     assert b.item() == 0
-
-
-def nearest(value, digits):
-    """The integer with that many binary digits, and zeros behind, nearest to `value`; ties to even."""
-    cut = max(abs(value).bit_length() - digits, 0)
-    kept, rest = divmod(abs(value), 1 << cut)
-    kept += 2 * rest > 1 << cut or (2 * rest == 1 << cut and kept % 2)
-    return (kept << cut) * (1 if value > 0 else -1)
 
 
 @given(st.integers(65, 120), st.integers(0, 2**20), st.sampled_from([-1, 0, 1]), st.sampled_from([-1, 1]),

@@ -1,7 +1,6 @@
 #include "kiln/graph/ops/constant.h"
 
 #include <cmath>
-#include <cstring>
 #include <numbers>
 
 #include "kiln/driver/buffer.h"
@@ -55,11 +54,10 @@ void collect(const Literal& whole, const Literal& part, std::size_t depth,
 }
 
 void write_number(DType dtype, const Scalar& number, std::byte* to) {
-  if (dtype == DType::float32 && !number.is_float()) {
-    const float value = number.to<float>();
-    std::memcpy(to, &value, sizeof value);
-  } else if (dtype.is_float()) {
-    double_to_element(dtype, number.to<double>(), to);
+  if (dtype.is_float()) {
+    // One rounding only: an integer may have more bits than a double.
+    const bool is_double = dtype == DType::float64;
+    double_to_element(dtype, is_double ? number.to<double>() : number.rounded_to_odd(), to);
   } else {
     const Scalar whole = number.is_float() ? whole_part(number.to<double>()) : number;
     if (!holds_integer(dtype, whole))
