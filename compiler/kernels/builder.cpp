@@ -70,12 +70,28 @@ Position Builder::add_axes(Kernel& kernel, const graph::Shape& shape) {
   return position;
 }
 
+namespace {
+
+/// Whether a position depends on nothing that only a call tells.
+bool is_fixed(const Index& index) {
+  return index.constant.is_static() &&
+         std::all_of(index.terms.begin(), index.terms.end(), [](const Index::Term& term) {
+           return term.coefficient.is_static() && term.atom->divisor.is_static() &&
+                  is_fixed(term.atom->inner);
+         });
+}
+
+}  // namespace
+
 bool Builder::may_run_once(const std::vector<std::unique_ptr<Kernel>>& kernels) {
   // A region decides at run time whether it runs at all.
   bool alone = steps_ == &program_.run, any = false;
   for (const auto& kernel : kernels) {
     std::unordered_map<const Expr*, bool> seen;
     auto visit = [&](const Expr* e) {
+      alone = alone && is_fixed(e->index) && e->extent.is_static();
+      if (e->kind == Expr::Kind::reduce)
+        alone = alone && kernel->arena->extent(e->axis).is_static();
       if (e->kind != Expr::Kind::load) return;
       any = true;
       alone = alone && is_constant(e->tensor);
@@ -83,13 +99,17 @@ bool Builder::may_run_once(const std::vector<std::unique_ptr<Kernel>>& kernels) 
     if (kernel->score) walk(kernel->score, seen, visit);
     for (const MatrixOperand& operand : kernel->operands) {
       any = true;
-      alone = alone && is_constant(operand.tensor);
+      alone = alone && is_constant(operand.tensor) && is_fixed(operand.index);
     }
+    for (int axis : {kernel->reduced_axis, kernel->key_axis})
+      alone = alone && (axis < 0 || kernel->arena->extent(axis).is_static());
     for (int axis : kernel->axes) alone = alone && kernel->arena->extent(axis).is_static();
     for (const Store& store : kernel->stores) {
       walk(store.value, seen, visit);
+      walk_index(store.index, seen, visit);
       const Tensor& to = tensor(store.tensor);
-      alone = alone && to.storage == Tensor::Storage::temporary && !to.many_writers;
+      alone = alone && is_fixed(store.index) && to.storage == Tensor::Storage::temporary &&
+              !to.many_writers;
     }
   }
   return alone && any;
