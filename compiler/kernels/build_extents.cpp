@@ -171,6 +171,17 @@ void Builder::check_extents(const ir::Op& op) {
                 {indices[i], shape[i]});
       break;
     }
+    case OpKind::reduce_max:
+    case OpKind::reduce_min:
+    case OpKind::argmax:
+    case OpKind::argmin: {
+      const graph::Shape& shape = op.operand(0)->type.tensor().shape;
+      const auto axis = static_cast<std::size_t>(op.attribute<std::int64_t>("axis"));
+      if (!shape[axis].is_static() && !op.has_attribute(kExpandedFrom))
+        check(op, shape[axis], Check::Relation::at_least, 1,
+              format("{}: the reduced axis {} is empty", graph::to_string(op.kind), axis), {});
+      break;
+    }
     case OpKind::rebind:
       check_rebind(op);
       break;

@@ -253,12 +253,6 @@ void Builder::build_reduction(const ir::Op& op, const ir::Value* value, int id) 
   auto kernel =
       new_kernel(last && shape[axis] != Dim(1) ? Kernel::Kind::rows : Kernel::Kind::loops);
   note(op);
-  if (op.kind != OpKind::reduce_sum && op.kind != OpKind::reduce_prod &&
-      op.kind != OpKind::reduce_mean && !shape[axis].is_static() &&
-      !op.has_attribute(kExpandedFrom)) {
-    check(op, shape[axis], Check::Relation::at_least, 1,
-          format("{}: the reduced axis {} is empty", graph::to_string(op.kind), axis), {});
-  }
   Arena& arena = *kernel->arena;
   Position inner, outer;
   int reduced = -1;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_map>
 
 #include "compiler/diagnostics.h"
@@ -184,6 +185,33 @@ bool has_side_effect(const ir::Op& op) {
   }
 }
 
+/// Whether a call checks or defines sizes for an op, be its values read or not: its shape may be.
+bool settles_sizes(const ir::Op& op) {
+  switch (op.kind) {
+    case OpKind::slice:
+    case OpKind::range:
+    case OpKind::broadcast_to:
+    case OpKind::top_k:
+    case OpKind::pad:
+    case OpKind::reduce_max:
+    case OpKind::reduce_min:
+    case OpKind::argmax:
+    case OpKind::argmin:
+      break;
+    default:
+      return false;
+  }
+  if (op.has_attribute(kExpandedFrom)) return false;
+  const auto is_open = [](const ir::Value* value) {
+    return value->type.is_tensor() &&
+           std::any_of(value->type.tensor().shape.begin(), value->type.tensor().shape.end(),
+                       [](const graph::Dim& dim) { return !dim.is_static(); });
+  };
+  return op.operands.size() > 1 || std::any_of(op.operands.begin(), op.operands.end(), is_open) ||
+         std::any_of(op.results.begin(), op.results.end(),
+                     [&](const auto& result) { return is_open(result.get()); });
+}
+
 }  // namespace
 
 std::string_view user_name(const ir::Op& op) {
@@ -205,7 +233,7 @@ void remove_dead_ops(ir::Graph& graph) {
   for (const auto& op : ops) count(count, *op, 1);
   for (std::size_t i = ops.size(); i-- > 0;) {
     const ir::Op& op = *ops[i];
-    if (has_side_effect(op)) continue;
+    if (has_side_effect(op) || settles_sizes(op)) continue;
     bool used = false;
     for (const auto& result : op.results)
       used = used || (uses[result.get()] > 0 && !result->type.is_chain());
