@@ -171,6 +171,12 @@ void Builder::check_extents(const ir::Op& op) {
                 {indices[i], shape[i]});
       break;
     }
+    case OpKind::shape_to_tensor:
+      for (const Dim& dim : op.attribute<graph::Shape>("shape"))
+        if (!dim.is_static() && !dim.is_symbolic())
+          check(op, dim, Check::Relation::fits, dim,
+                format("{}: {} does not fit 64 bits", user_name(op), dim.to_string()), {});
+      break;
     case OpKind::reduce_max:
     case OpKind::reduce_min:
     case OpKind::argmax:

@@ -42,6 +42,9 @@ struct stat status_of(int fd, const std::string& path) {
   return status;
 }
 
+/// What is read of a pipe or a device, which tells no size and may never end.
+constexpr std::size_t kMostOfStream = 256 << 20;
+
 }  // namespace
 
 void check_path(const std::string& path) {
@@ -62,10 +65,16 @@ std::string read_file(const std::string& path) {
   const Descriptor file(open_retrying(path, O_RDONLY));
   if (file.fd < 0) throw_file_error(path, "could not be opened", errno);
   std::string content;
-  content.resize(static_cast<std::size_t>(status_of(file.fd, path).st_size));
+  const struct stat status = status_of(file.fd, path);
+  content.resize(static_cast<std::size_t>(status.st_size));
   std::size_t filled = 0;
   for (;;) {
     // Pipes and files of /proc report no size and are read until they end.
+    if (filled >= kMostOfStream && !S_ISREG(status.st_mode))
+      throw RuntimeError(
+          format("The file '{}' could not be read: it is no regular file and has not ended after "
+                 "{} MiB. Save what it gives to a regular file.",
+                 path, kMostOfStream >> 20));
     if (filled == content.size()) content.resize(filled + 65536);
     const ssize_t got = read(file.fd, content.data() + filled, content.size() - filled);
     if (got < 0 && errno == EINTR) continue;

@@ -201,6 +201,10 @@ TEST(Text, RejectsWithLineAndColumn) {
   expect("    %0 = kiln.constant() {value = dense<[300]>} : tensor<[1], si8>\n", "4:35", "300");
   expect("    kiln.output()\n    kiln.output()\n", "5:5", "no op may follow");
   expect("    kiln.yield()\n", "4:5", "does not belong here");
+  expect(
+      "    %0 = kiln.chain.create()\n"
+      "    %1 = kiln.concat(%input0, %0) {axis = 0} : tensor<[n, 4], f32>\n",
+      "5:10", "must be a tensor");
   EXPECT_THAT([] { ir::parse("kiln.module version 2 {}"); },
               ThrowsMessage<ValueError>(HasSubstr("1:21: the text has format version 2")));
   EXPECT_THROW(ir::parse(""), ValueError);

@@ -358,6 +358,12 @@ def test_programs_may_come_through_a_pipe(folder):
     assert done.returncode == 0 and b"graph axpy" in done.stdout
 
 
+def test_a_program_that_never_ends():
+    done = subprocess.run([COMMAND, "inspect", "/dev/zero"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "'/dev/zero' could not be read: it is no regular file and has not ended after 256 MiB" in done.stderr
+
+
 def test_results_that_cannot_be_written():
     if not os.path.exists("/dev/full"):
         return

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from running import assert_equal, compiled, execute, tensor_type, to_buffer
 
+from kiln.driver import Buffer
 from kiln.dtype import DType
 from kiln.graph import BufferType, DeviceRef, Dim, ops
 
@@ -68,3 +69,20 @@ def test_a_symbol_of_a_buffer():
     model = compiled(lambda e, b: counting(b[(slice(0, e), "k"),].shape[0]),
                      [TYPES[1], BufferType(DType.float32, [4], CPU)])
     assert_equal(execute(model, [np.array(3)], [to_buffer(np.ones(4, np.float32))])[0], np.arange(3))
+
+
+# name: a value of a dim n, what it is for a small n; for a large one it does not fit 64 bits.
+WRAPPING = {
+    "dim": lambda x: Dim("n") * 4,
+    "concat": lambda x: ops.shape_to_tensor(ops.concat([x] * 4).shape)[0],
+    "pad": lambda x: ops.shape_to_tensor(ops.pad(x, [2**62, 2**61, 0, 0]).shape)[0] - (2**62 + 2**61 - 3 * x.shape[0]),
+    "tile": lambda x: ops.shape_to_tensor(ops.tile(x, [4, 1]).shape)[0],
+}
+
+
+@pytest.mark.parametrize("name", WRAPPING)
+def test_sizes_that_would_wrap(name):
+    model = compiled(lambda x: ops.cast(WRAPPING[name](x), DType.int64), [tensor_type("float32", ["n", 0])])
+    assert execute(model, [np.zeros((5, 0), np.float32)])[0] == 20
+    with pytest.raises(ValueError, match="64 bits"):
+        model.execute(Buffer(DType.float32, [2**62, 0]))
