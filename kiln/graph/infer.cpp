@@ -96,9 +96,9 @@ void check_same_device(const Inference& op, std::size_t first, std::size_t last)
 }
 
 void check_same_dtype(const Inference& op, std::size_t first, std::size_t last) {
+  for (std::size_t i = first; i < last; ++i)
+    if (!op.operands[i]->type.is_buffer()) op.tensor(i);  // says what is none
   for (std::size_t i = first + 1; i < last; ++i) {
-    for (std::size_t operand : {first, i})
-      if (!op.operands[operand]->type.is_buffer()) op.tensor(operand);  // says what is none
     DType a = op.operands[first]->type.shaped().dtype, b = op.operands[i]->type.shaped().dtype;
     if (a != b)
       throw ValueError(format(
