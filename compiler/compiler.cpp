@@ -253,10 +253,11 @@ class Compilation {
       ++n;
     }
     for (const Step& step : program.run)
-      for (int id : accesses_of(step).writes)
-        signature.writes_inputs =
-            signature.writes_inputs ||
-            program.tensors[static_cast<std::size_t>(id)].storage == Tensor::Storage::input;
+      for (int id : accesses_of(step).writes) {
+        const Tensor& written = program.tensors[static_cast<std::size_t>(id)];
+        if (written.storage == Tensor::Storage::input)
+          signature.inputs[static_cast<std::size_t>(written.number)].is_written = true;
+      }
     return signature;
   }
 

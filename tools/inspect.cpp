@@ -31,7 +31,8 @@ json tensors_json(const std::vector<runtime::TensorSignature>& tensors) {
                     {"dtype", tensor.dtype.name()},
                     {"shape", shape_json(tensor.shape)},
                     {"device", tensor.device.to_string()},
-                    {"buffer", tensor.is_buffer}});
+                    {"buffer", tensor.is_buffer},
+                    {"written", tensor.is_written}});
   return list;
 }
 
@@ -55,7 +56,6 @@ json describe(const engine::CompiledModel& compiled) {
                       {"outputs", tensors_json(graph.outputs)},
                       {"symbols", graph.symbols},
                       {"weights", weights},
-                      {"writes_inputs", graph.writes_inputs},
                       {"kernels", artifact.kernel_summaries(graph.name)}});
   }
   json weights = json::array();
@@ -100,7 +100,9 @@ std::string tensor_line(const json& tensor) {
   return format("{}: {} [{}] on {}{}", tensor["name"].get<std::string>(),
                 tensor["dtype"].get<std::string>(), join(dims, ", "),
                 tensor["device"].get<std::string>(),
-                tensor.value("buffer", false) ? ", written in place" : "");
+                tensor.value("written", false)  ? ", written in place"
+                : tensor.value("buffer", false) ? ", a buffer that is only read"
+                                                : "");
 }
 
 void print_line(const std::string& line) { std::printf("%s\n", line.c_str()); }

@@ -263,8 +263,24 @@ class Inliner {
   int calls_ = 0;
 };
 
+/// Every symbol must have a size before it is used. A subgraph's text may name symbols that no
+/// caller has.
+void check_symbols(const ir::Graph& graph, const ir::Block& block, std::set<std::string> known) {
+  for (const auto& op : block.ops) {
+    for (const auto& region : op->regions) check_symbols(graph, *region, known);
+    working_on(*op, [&] {
+      if (const std::optional<std::string> symbol = graph::note_symbols(*op, known))
+        throw ValueError("Failed to compile the model. " +
+                         graph::undefined_symbol_text(*symbol, graph.name));
+    });
+  }
+}
+
 }  // namespace
 
-void inline_calls(ir::Graph& graph) { Inliner(graph).run(*graph.body); }
+void inline_calls(ir::Graph& graph) {
+  Inliner(graph).run(*graph.body);
+  check_symbols(graph, *graph.body, {graph.parameters.begin(), graph.parameters.end()});
+}
 
 }  // namespace kiln::compiler

@@ -14,7 +14,7 @@ inline constexpr std::string_view kExpandedFrom = "expanded_from";
 /// What the user calls an op: the name of the one that it was made from, or its own.
 std::string_view user_name(const graph::ir::Op& op);
 
-/// Replaces calls of subgraphs by the ops of the callee.
+/// Replaces calls of subgraphs by the ops of the callee. A symbol that nothing defines: ValueError.
 void inline_calls(graph::ir::Graph& graph);
 
 /// Attributes of a product that is an attention, and of the ops it takes in.

@@ -46,7 +46,7 @@ std::set<graph::DeviceRef> accelerators_of(const runtime::Artifact& artifact,
 
 struct InferenceSession::State {
   std::vector<driver::Device> devices;
-  std::optional<int> num_threads;  // as it was asked for
+  std::optional<std::int64_t> num_threads;  // as it was asked for
   int threads = 1;
   std::shared_ptr<runtime::PrintSettings> print = std::make_shared<runtime::PrintSettings>();
   std::mutex compiling;
@@ -86,8 +86,8 @@ InferenceSession::InferenceSession(std::vector<driver::Device> devices, SessionO
       state_->devices.push_back(device);
   }
   state_->num_threads = options.num_threads;
-  state_->threads =
-      options.num_threads.value_or(0) > 0 ? *options.num_threads : default_num_threads();
+  state_->threads = options.num_threads.value_or(0) > 0 ? static_cast<int>(*options.num_threads)
+                                                        : default_num_threads();
   const PrintStyle style = debug().print_style();
   state_->print->set({.style = style == PrintStyle::NONE ? PrintStyle::COMPACT : style});
 }

@@ -25,7 +25,7 @@ namespace kiln::engine {
 struct SessionOptions {
   /// Threads for kernels of the InferenceSession's models, the caller included. 0 or nothing:
   /// KILN_NUM_THREADS, else as many as there are cores for this process. Negative: ValueError.
-  std::optional<int> num_threads = std::nullopt;
+  std::optional<std::int64_t> num_threads = std::nullopt;
   /// Folders for `compile_reusing_mefs`: one that an exporting session has filled, one to fill.
   /// Both: ValueError; the former without a manifest: FileNotFoundError.
   std::string precompiled_mefs = {};

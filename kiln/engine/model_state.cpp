@@ -38,17 +38,17 @@ Entry entry_of(const runtime::Image& image, const runtime::Artifact& artifact,
 ModelState::ModelState(std::shared_ptr<const runtime::Artifact> made, std::size_t graph_index)
     : artifact(std::move(made)),
       graph(&artifact->header().graphs.at(graph_index)),
-      metadata(metadata_of(*graph)),
-      writes_inputs(graph->writes_inputs) {
+      metadata(metadata_of(*graph)) {
   std::vector<bool> defined(graph->symbols.size(), false);
   for (const runtime::TensorSignature& input : graph->inputs) {
     inputs.push_back({.device = input.device.is_cpu() ? driver::CPU().backend() : nullptr,
                       .dtype = input.dtype,
                       .is_buffer = input.is_buffer,
+                      .is_written = input.is_written,
                       .alignment = static_cast<std::uint8_t>(input.dtype.align()),
                       .rank = static_cast<std::uint8_t>(input.shape.size()),
                       .first_dim = static_cast<std::uint32_t>(dims.size())});
-    writes_inputs = writes_inputs || input.is_buffer;
+    writes_inputs = writes_inputs || input.is_written;
     for (const graph::Dim& dim : input.shape) {
       if (dim.is_static()) {
         dims.push_back({.extent = dim.value()});
@@ -264,7 +264,7 @@ void ModelState::explain(std::span<const Buffer> buffers) const {
 void ModelState::check_shared_memory(std::span<const Buffer> buffers) const {
   for (std::size_t i = 0; i < buffers.size(); ++i)
     for (std::size_t j = i + 1; j < buffers.size(); ++j) {
-      if (!inputs[i].is_buffer && !inputs[j].is_buffer) continue;
+      if (!inputs[i].is_written && !inputs[j].is_written) continue;
       const auto* a = static_cast<const std::byte*>(buffers[i].data());
       const auto* b = static_cast<const std::byte*>(buffers[j].data());
       if (a < b + buffers[j].byte_size() && b < a + buffers[i].byte_size())
@@ -292,7 +292,7 @@ Model::Outputs ModelState::execute(std::span<const Buffer> buffers) {
 
   queue.begin_inline_work("Model.execute");
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (inputs[i].is_buffer) [[unlikely]]
+    if (inputs[i].is_written) [[unlikely]]
       buffers[i].wait_for_host_write();
     else
       buffers[i].wait_for_host_read();
@@ -315,7 +315,7 @@ Model::Outputs ModelState::execute(std::span<const Buffer> buffers) {
   run(&call);
   if (writes_inputs) [[unlikely]]
     for (std::size_t i = 0; i < buffers.size(); ++i)
-      if (inputs[i].is_buffer) buffers[i].record_finished_write();
+      if (inputs[i].is_written) buffers[i].record_finished_write();
   return outputs;
 }
 

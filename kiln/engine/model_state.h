@@ -39,6 +39,7 @@ struct InputCheck {
   const driver::DeviceBackend* device = nullptr;
   DType dtype = DType::uint8;
   bool is_buffer = false;
+  bool is_written = false;
   std::uint8_t alignment = 1;
   std::uint8_t rank = 0;
   std::uint32_t first_dim = 0;  // in ModelState::dims

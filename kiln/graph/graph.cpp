@@ -3,6 +3,7 @@
 #include "kiln/graph/graph_state.h"
 #include "kiln/graph/infer.h"
 #include "kiln/graph/ir_clone.h"
+#include "kiln/graph/symbols.h"
 #include "kiln/support/error.h"
 #include "kiln/support/file.h"
 #include "kiln/support/format.h"
@@ -61,10 +62,13 @@ void add_inputs(GraphState& state, const std::vector<Type>& types, bool algebrai
         dims.push_back(dim);
       }
     }
+    check_size(format("Input {} of graph '{}'", state.graph->body->arguments.size(), state.name),
+               type);
     add_argument(*state.graph, type);
   }
   state.graph->parameters = dims.parameters();
   state.symbols.insert(state.graph->parameters.begin(), state.graph->parameters.end());
+  state.given_symbols = state.symbols;
   for (const auto& argument : state.graph->body->arguments) state.inputs.push_back(argument.get());
 }
 
@@ -89,8 +93,10 @@ std::shared_ptr<GraphState> adopt(std::shared_ptr<ModuleState> module, ir::Graph
   for (const auto& argument : graph->body->arguments)
     if (!argument->type.is_chain()) state->inputs.push_back(argument.get());
   state->symbols.insert(graph->parameters.begin(), graph->parameters.end());
+  state->given_symbols = state->symbols;
   // Where a half-built graph goes on: behind its last side effect.
   for (const auto& op : graph->body->ops) {
+    note_symbols(*op, state->symbols);
     if (op->results.empty() || !op->results.back()->type.is_chain()) continue;
     state->chains[DeviceRef::CPU()] = op->results.back().get();
     if (!state->always_ready) state->always_ready = op->results.back().get();
@@ -299,7 +305,7 @@ Graph Graph::copy() const {
   copy->name = state_->name;
   copy->subgraphs = state_->subgraphs;
   copy->symbols = state_->symbols;
-  copy->own_symbols = state_->own_symbols;
+  copy->given_symbols = state_->given_symbols;
   copy->chain_devices = state_->chain_devices;
   copy->weights_end = state_->weights_end;
   if (auto it = map.find(state_->always_ready); it != map.end()) copy->always_ready = it->second;

@@ -49,34 +49,13 @@ std::string failed_op(OpKind kind, const std::vector<Value>& operands,
   return text + "\n" + reason;
 }
 
-/// Adds the symbols that the op defines. A symbol that it uses but nobody defines: ValueError, and
-/// the op is taken back.
-void note_symbols(GraphState& graph, const ir::Op& op) {
-  const bool defines = defines_symbols(op);
-  std::vector<std::string> used;
-  for (const auto& result : op.results)
-    if (result->type.is_tensor() || result->type.is_buffer())
-      for (std::string& symbol : result->type.shaped().shape.parameters())
-        used.push_back(std::move(symbol));
-  auto require = [&](const std::vector<std::string>& symbols) {
-    for (const std::string& symbol : symbols) {
-      if (graph.symbols.count(symbol)) continue;
-      const std::string name = symbol;
-      graph.block().ops.pop_back();
-      throw ValueError(
-          format("The symbol '{}' is not defined in graph '{}': no input and no op so far "
-                 "has it as a size of its own. Use rebind to define it.",
-                 name, graph.name));
-    }
-  };
-  for (const auto& [name, attribute] : op.attributes) {
-    if (defines && name != "starts" && name != "stops") continue;
-    if (const auto* dim = std::get_if<Dim>(&attribute)) require(dim->parameters());
-    if (const auto* shape = std::get_if<Shape>(&attribute)) require(shape->parameters());
-  }
-  if (!defines) return require(used);
-  for (const std::string& symbol : used)
-    if (graph.symbols.insert(symbol).second) graph.own_symbols.insert(symbol);
+/// A symbol that the op, the last of its block, uses but nobody defines: ValueError, and the op is
+/// taken back.
+void check_symbols(GraphState& graph, const ir::Op& op) {
+  const std::optional<std::string> undefined = note_symbols(op, graph.symbols);
+  if (!undefined) return;
+  graph.block().ops.pop_back();
+  throw ValueError(undefined_symbol_text(*undefined, graph.name));
 }
 
 void check_open(const GraphState& graph) {
@@ -159,7 +138,7 @@ ir::Op* add_op(OpKind kind, const std::vector<Value>& operands, ir::Attributes a
   try {
     ir::Op* op =
         ir::append_op(graph.block(), kind, values, attributes, declared, current_location());
-    note_symbols(graph, *op);
+    check_symbols(graph, *op);
     return op;
   } catch (const ValueError& e) {
     throw ValueError(failed_op(kind, operands, values, attributes, e.message()));

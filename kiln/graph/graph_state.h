@@ -60,9 +60,10 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
   std::map<std::string, KnownWeight> weights;
   std::size_t weights_end = 0;  // ops of the body before this index are chains and weights
 
-  /// Symbols that inputs, ops so far, or for a subgraph the caller have defined.
+  /// Symbols that inputs, ops so far whose block is open, or for a subgraph the caller have
+  /// defined.
   std::set<std::string> symbols;
-  std::set<std::string> own_symbols;  // those that ops of this graph have defined
+  std::set<std::string> given_symbols;  // those of inputs and of the caller
 
   /// Regions that no op got because of an error; users may hold handles of their values.
   std::vector<std::unique_ptr<ir::Block>> abandoned;

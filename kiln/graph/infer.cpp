@@ -61,6 +61,22 @@ void check_dtype(std::string_view op, DTypeFamily family, DType dtype) {
   throw ValueError(text);
 }
 
+void check_size(std::string_view what, const Type& type) {
+  if (!type.is_tensor() && !type.is_buffer()) return;
+  const Shape& shape = type.shaped().shape;
+  std::int64_t bits = type.shaped().dtype.size_in_bits();
+  bool overflow = false;
+  for (const Dim& dim : shape) {
+    if (!dim.is_static() || dim.value() == 0) continue;
+    overflow = overflow || __builtin_mul_overflow(bits, dim.value(), &bits);
+  }
+  if (overflow)
+    throw ValueError(format(
+        "{} has type {}, whose static dims alone make more bits than 64 bits can count; check "
+        "the dims, or work on smaller parts.",
+        what, type.repr()));
+}
+
 Shape broadcast_shapes(const Shape& a, const Shape& b) {
   const int rank = std::max(a.rank(), b.rank());
   Shape out(static_cast<std::size_t>(rank));
@@ -223,6 +239,7 @@ std::vector<Type> infer_types(OpKind kind, const std::vector<Value*>& operands,
   Inference op{kind, operands, attributes, declared};
   check_signature(op);
   std::vector<Type> types = dispatch(op);
+  for (const Type& type : types) check_size(format("The result of '{}'", op.name()), type);
   if (declared.empty() || op_info(kind).free_types) return types;
   if (types.size() != declared.size())
     throw ValueError(format("'{}' has {} results, but {} types were given.", op.name(),

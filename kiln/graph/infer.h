@@ -3,6 +3,7 @@
 // Result types of ops, by family. Internal to kiln/graph. Every function throws ValueError with the
 // reason alone; `ir::append_op` and the op functions add what was being made.
 
+#include <optional>
 #include <vector>
 
 #include "kiln/graph/ir.h"
@@ -38,6 +39,16 @@ void check_dtype(std::string_view op, DTypeFamily family, DType dtype);
 
 /// A name that artifacts cannot hold: ValueError. `what` is what bears it, such as "weight".
 void check_name(std::string_view what, std::string_view name);
+
+/// The number of elements of range(start, stop, step), whose bounds are dims or floats. One that
+/// the symbols alone cannot tell: none. A bound that `dtype` does not hold, a step of 0, or more
+/// elements than can be counted: ValueError.
+std::optional<Dim> range_length(const ir::Attribute& start, const ir::Attribute& stop,
+                                const ir::Attribute& step, DType dtype);
+
+/// Bits that int64 cannot count, from the static dims other than 0: ValueError, since steps between
+/// elements would wrap. `what` is what has the type, such as "The result of 'pad'".
+void check_size(std::string_view what, const Type& type);
 
 /// The broadcast of two shapes; ValueError naming both when there is none.
 Shape broadcast_shapes(const Shape& a, const Shape& b);

@@ -1,4 +1,7 @@
+#include <cmath>
+
 #include "kiln/graph/infer.h"
+#include "kiln/graph/promotion.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 
@@ -59,6 +62,17 @@ Type range(const Inference& op) {
   if (op.operands.empty()) {
     if (!op.has("start") || !op.has("stop") || !op.has("step"))
       throw ValueError("range needs start, stop and step.");
+    auto bound = [&](std::string_view name) -> const ir::Attribute& {
+      return op.attributes.find(name)->second;
+    };
+    const auto length = range_length(bound("start"), bound("stop"), bound("step"), type.dtype);
+    if (!length)
+      throw ValueError(
+          "range: the symbols of start, stop and step do not tell the number of elements; give "
+          "the bounds as tensors.");
+    if (*length != op.get<Dim>("out_dim"))
+      throw ValueError(format("range: out_dim is {} but the range has {} elements",
+                              op.get<Dim>("out_dim").to_string(), length->to_string()));
     return type;
   }
   if (op.operands.size() != 3) throw ValueError("range takes start, stop and step.");
@@ -121,6 +135,37 @@ std::vector<Type> transfer(const Inference& op) {
 }
 
 }  // namespace
+
+std::optional<Dim> range_length(const ir::Attribute& start, const ir::Attribute& stop,
+                                const ir::Attribute& step, DType dtype) {
+  bool real = false, all_static = true;
+  auto number = [&](const ir::Attribute& bound) {
+    const auto* dim = std::get_if<Dim>(&bound);
+    if (dim && !dim->is_static()) {
+      all_static = false;
+      return 1.0;
+    }
+    real = real || !dim;
+    check_weak(dim ? Scalar(dim->value()) : Scalar(std::get<double>(bound)), dtype);
+    const double value = dim ? static_cast<double>(dim->value()) : std::get<double>(bound);
+    if (!std::isfinite(value))
+      throw ValueError(format("range: bounds must be finite, got {}", value));
+    return value;
+  };
+  const double a = number(start), b = number(stop), s = number(step);
+  if (s == 0) throw ValueError("range: step must be non-zero");
+  if (real) {
+    if (!all_static) return std::nullopt;
+    const double n = std::ceil((b - a) / s);
+    if (n > 0x1p62) throw ValueError(format("range: {} elements are too many", n));
+    return Dim(n > 0 ? static_cast<std::int64_t>(n) : 0);
+  }
+  const Dim &first = std::get<Dim>(start), &last = std::get<Dim>(stop), &by = std::get<Dim>(step);
+  if (!by.is_static()) return std::nullopt;
+  Dim n = (last - first + by - Dim(by.value() > 0 ? 1 : -1)).floor_div(by);
+  if (n.is_static() && n.value() < 0) n = 0;
+  return n;
+}
 
 std::vector<Type> infer_source(const Inference& op) {
   switch (op.kind) {

@@ -2,8 +2,10 @@
 #include <unordered_set>
 
 #include "kiln/graph/attribute_parser.h"
+#include "kiln/graph/infer.h"
 #include "kiln/graph/ir.h"
 #include "kiln/graph/op_info.h"
+#include "kiln/graph/symbols.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 
@@ -136,18 +138,28 @@ class Parser : AttributeParser {
     try {
       op = append_op(block, *kind, std::move(operands), std::move(attributes), std::move(types),
                      std::move(location));
-    } catch (const ValueError& e) {
+    } catch (const InternalError&) {
+      throw;
+    } catch (const Error& e) {
       lex_.fail_at(at, e.message());
     }
     if (op->results.size() != results.size())
       lex_.fail_at(at, format("'kiln.{}' has {} results, {} are named", name, op->results.size(),
                               results.size()));
+    check_symbols(*op, at);
     op->regions = std::move(regions);
     for (auto& region : op->regions) region->parent = op;
     check_regions(*op, at);
     if (*kind == OpKind::call) calls_.push_back({op, at});
     for (std::size_t i = 0; i < results.size(); ++i)
       define(results[i].text, op->result(i), results[i].position);
+  }
+
+  /// The caller of a subgraph knows more symbols; the compiler checks those where it is called.
+  void check_symbols(const Op& op, std::size_t at) {
+    const std::optional<std::string> undefined = note_symbols(op, symbols_);
+    if (undefined && !graph_->is_subgraph)
+      lex_.fail_at(at, undefined_symbol_text(*undefined, graph_->name));
   }
 
   Name parse_loop_name() {
@@ -185,11 +197,13 @@ class Parser : AttributeParser {
       auto block = std::make_unique<Block>();
       block->graph = outer.graph;
       scopes_.emplace_back();
+      std::set<std::string> symbols = symbols_;
       for (std::size_t i = 0; i < loop_values.size(); ++i)
         define(loop_values[i].text, add_argument(*block, operands[i]->type),
                loop_values[i].position);
       parse_block(*block);
       scopes_.pop_back();
+      symbols_ = std::move(symbols);
       regions.push_back(std::move(block));
     }
     --depth_;
@@ -247,7 +261,13 @@ class Parser : AttributeParser {
       lex_.expect("%");
       std::string name = lex_.symbol();
       lex_.expect(":");
-      Value* value = add_argument(*graph->body, parse_type());
+      Type type = parse_type();
+      try {
+        check_size(format("Input {} of graph '{}'", name, graph->name), type);
+      } catch (const ValueError& e) {
+        lex_.fail_at(name_at, e.message());
+      }
+      Value* value = add_argument(*graph->body, std::move(type));
       define(name, value, name_at);
       if (value->type.is_tensor() || value->type.is_buffer())
         for (const Dim& dim : value->type.shaped().shape) dims.push_back(dim);
@@ -267,7 +287,11 @@ class Parser : AttributeParser {
                      dims.parameters().empty() ? "it has none, so leave params out"
                                                : format("write \"params [{}]\" behind its results",
                                                         join(dims.parameters(), ", "))));
-    parse_graph_attributes(*graph);
+    graph_ = graph.get();
+    symbols_ = {graph->parameters.begin(), graph->parameters.end()};
+    parse_graph_attributes(*graph, static_cast<std::size_t>(std::count_if(
+                                       results.begin(), results.end(),
+                                       [](const Type& type) { return !type.is_chain(); })));
     parse_block(*graph->body);
     const Op* end = graph->terminator();
     const std::size_t count = end ? end->operands.size() : 0;
@@ -279,7 +303,25 @@ class Parser : AttributeParser {
     module.graphs.push_back(std::move(graph));
   }
 
-  void parse_graph_attributes(Graph& graph) {
+  /// The names of arguments or results, which are found by them: a name for each of `count` values,
+  /// or none at all.
+  std::vector<std::string> parse_names(std::size_t at, const std::string& list, std::size_t count) {
+    std::vector<std::string> names = parse_strings();
+    if (!names.empty() && names.size() != count)
+      lex_.fail_at(at, format("{} has {} names, but there are {} values; give each a name, or "
+                              "leave the list out",
+                              list, names.size(), count));
+    std::set<std::string_view> seen;
+    for (const std::string& name : names) {
+      if (name.empty() || name.find('\0') != std::string::npos)
+        lex_.fail_at(at, format("a name in {} is empty or holds a NUL character", list));
+      if (!seen.insert(name).second)
+        lex_.fail_at(at, format("{} has the name '{}' twice", list, name));
+    }
+    return names;
+  }
+
+  void parse_graph_attributes(Graph& graph, std::size_t results) {
     lex_.expect("{");
     if (lex_.accept("}")) return;
     do {
@@ -287,9 +329,9 @@ class Parser : AttributeParser {
       std::string name = lex_.identifier();
       lex_.expect("=");
       if (name == "argument_names")
-        graph.argument_names = parse_strings();
+        graph.argument_names = parse_names(at, name, graph.body->arguments.size());
       else if (name == "result_names")
-        graph.result_names = parse_strings();
+        graph.result_names = parse_names(at, name, results);
       else if (name == "strict_device_placement")
         graph.strict_device_placement = lex_.string();
       else if (name == "kernel_libraries")
@@ -313,6 +355,8 @@ class Parser : AttributeParser {
   }
 
   std::vector<std::unordered_map<std::string, Value*>> scopes_;
+  const Graph* graph_ = nullptr;   // the one being read
+  std::set<std::string> symbols_;  // that are defined in it so far
   std::vector<PendingCall> calls_;
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_map>
 
 #include "kiln/graph/element_text.h"
@@ -87,9 +88,7 @@ class Printer {
     next_ = 0;
     std::vector<std::string> arguments, results;
     for (const auto& argument : graph.body->arguments) {
-      const std::size_t i = argument->index;
-      names_[argument.get()] =
-          i < graph.argument_names.size() ? "%" + graph.argument_names[i] : format("%arg{}", i);
+      names_[argument.get()] = argument_label(graph, argument->index);
       arguments.push_back(format("{}: {}", names_[argument.get()], argument->type.to_text()));
     }
     if (const Op* output = graph.terminator())
@@ -106,6 +105,23 @@ class Printer {
         graph.is_device_graph ? ", is_device_graph = true" : "");
     print(*graph.body, 4);
     out_ += "  }\n";
+  }
+
+  /// The name that the argument has, or one made up where the text could not tell it from that of
+  /// another value.
+  static std::string argument_label(const Graph& graph, std::size_t i) {
+    const auto& names = graph.argument_names;
+    auto is_taken = [&](const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    if (i < names.size() && !names[i].empty() && !(names[i][0] >= '0' && names[i][0] <= '9') &&
+        std::find(names.begin(), names.end(), names[i]) - names.begin() ==
+            static_cast<std::ptrdiff_t>(i) &&
+        std::all_of(names[i].begin(), names[i].end(), is_symbol_char))
+      return "%" + names[i];
+    std::string label = format("arg{}", i);
+    while (is_taken(label)) label += "_";
+    return "%" + label;
   }
 
   static std::string names(const std::vector<std::string>& values) {

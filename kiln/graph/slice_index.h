@@ -106,9 +106,14 @@ class BufferValue::Region : public TensorOperators {
   TensorValue load(Location location = Location::current()) const;
   operator TensorValue() const { return load(); }  // NOLINT
   TensorValue tensorvalue() const { return load(); }
-  /// Stores into the part.
+  /// Stores a tensor, or what a buffer holds, into the part.
   void store(const TensorValue& source, Location location = Location::current()) const;
+  void store(const BufferValue& source, Location location = Location::current()) const;
   const Region& operator=(const TensorValue& source) const {
+    store(source);
+    return *this;
+  }
+  const Region& operator=(const BufferValue& source) const {
     store(source);
     return *this;
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kiln/support/format.h"
+
 namespace kiln::graph {
 
 Dim substitute(const Dim& dim, const Substitution& symbols) {
@@ -53,6 +55,35 @@ bool defines_symbols(const ir::Op& op) {
     default:
       return false;
   }
+}
+
+std::optional<std::string> note_symbols(const ir::Op& op, std::set<std::string>& known) {
+  const bool defines = defines_symbols(op);
+  std::vector<std::string> used;
+  auto use = [&](std::vector<std::string> symbols) {
+    for (std::string& symbol : symbols)
+      if (!known.count(symbol)) used.push_back(std::move(symbol));
+    return used.empty();
+  };
+  for (const auto& [name, attribute] : op.attributes) {
+    if (defines && name != "starts" && name != "stops") continue;
+    const auto* dim = std::get_if<Dim>(&attribute);
+    const auto* shape = std::get_if<Shape>(&attribute);
+    if ((dim && !use(dim->parameters())) || (shape && !use(shape->parameters()))) return used[0];
+  }
+  for (const auto& result : op.results)
+    if (result->type.is_tensor() || result->type.is_buffer())
+      use(result->type.shaped().shape.parameters());
+  if (!defines && !used.empty()) return used[0];
+  known.insert(used.begin(), used.end());
+  return std::nullopt;
+}
+
+std::string undefined_symbol_text(const std::string& symbol, const std::string& graph) {
+  return format(
+      "The symbol '{}' is not defined in graph '{}': no input and no op so far has it as a size of "
+      "its own. Use rebind to define it.",
+      symbol, graph);
 }
 
 void bind_symbols(const Type& formal, const Type& actual, Substitution& symbols) {

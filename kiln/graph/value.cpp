@@ -290,4 +290,9 @@ void BufferValue::Region::store(const TensorValue& source, Location location) co
     ops::buffer_store_slice(buffer_, source, indices_);
 }
 
+void BufferValue::Region::store(const BufferValue& source, Location location) const {
+  LocationScope at(location);
+  store(ops::buffer_load(source));
+}
+
 }  // namespace kiln::graph

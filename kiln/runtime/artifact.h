@@ -33,7 +33,8 @@ struct TensorSignature {
   DType dtype;
   graph::Shape shape;
   graph::DeviceRef device;
-  bool is_buffer = false;  // an input that the program may write
+  bool is_buffer = false;   // an input whose type lets a program write it
+  bool is_written = false;  // a buffer that this one writes
 };
 
 /// One compiled graph.
@@ -47,7 +48,6 @@ struct GraphSignature {
   std::vector<std::uint32_t>
       weights;                       // indices into ArtifactContents::weights, as KilnCall.weights
   std::uint32_t prepared_slots = 0;  // length of KilnCall.prepared
-  bool writes_inputs = false;
 };
 
 /// A weight that the program needs by name.

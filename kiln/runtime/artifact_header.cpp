@@ -51,6 +51,7 @@ json tensor_to_json(const TensorSignature& tensor) {
            {"name", tensor.name},
            {"shape", shape_to_json(tensor.shape)}};
   if (tensor.is_buffer) out["buffer"] = true;
+  if (tensor.is_written) out["written"] = true;
   return out;
 }
 
@@ -71,7 +72,6 @@ json graphs_to_json(const std::vector<GraphSignature>& graphs) {
                {"symbols", graph.symbols},
                {"weights", graph.weights}};
     if (!graph.init_symbol.empty()) entry["init"] = graph.init_symbol;
-    if (graph.writes_inputs) entry["writes_inputs"] = true;
     list.push_back(std::move(entry));
   }
   return list;
@@ -283,6 +283,8 @@ TensorSignature read_tensor(HeaderReader& reader) {
       tensor.shape = read_shape(reader);
     else if (key == "buffer")
       tensor.is_buffer = reader.boolean();
+    else if (key == "written")
+      tensor.is_written = reader.boolean();
     else
       return false;
     return true;
@@ -313,8 +315,6 @@ GraphSignature read_graph(HeaderReader& reader) {
                   });
                 else if (key == "weights")
                   graph.weights = read_list(reader, [&] { return read_index(reader); });
-                else if (key == "writes_inputs")
-                  graph.writes_inputs = reader.boolean();
                 else
                   return false;
                 return true;

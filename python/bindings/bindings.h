@@ -5,7 +5,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+
 #include "gil.h"
+#include "kiln/support/error.h"
 
 namespace nb = nanobind;
 
@@ -43,5 +46,13 @@ void bind_engine(nb::module_& engine);
 void bind_weights(nb::module_& weights);
 /// Last: gives every function bound by then sentences for arguments that do not fit.
 void bind_call_errors(nb::module_& core);
+
+/// The `__init__` of a class whose objects kiln alone makes. `source` says what gives one.
+template <typename T>
+auto refuse_call(const char* source) {
+  return [source](T*, const nb::args&, const nb::kwargs&) {
+    throw TypeError(std::string("This class is not called; ") + source);
+  };
+}
 
 }  // namespace kiln::python

@@ -386,7 +386,9 @@ bool type_name_starts_with(nb::handle object, std::string_view start) {
 
 bool is_number(nb::handle object) {
   if (PyFloat_Check(object.ptr()) || PyLong_Check(object.ptr())) return true;
-  if (PySequence_Check(object.ptr()) || is_buffer(object)) return false;
+  // The class of a number has __float__ too.
+  if (PySequence_Check(object.ptr()) || PyType_Check(object.ptr()) || is_buffer(object))
+    return false;
   // NumPy's complex scalars have __float__, which drops a part.
   if (type_name_starts_with(object, "complex") || type_name_starts_with(object, "clongdouble"))
     return false;

@@ -29,6 +29,7 @@ The host or an accelerator: the base of CPU and Accelerator, which open one.
 >>> from kiln.driver import CPU
 >>> CPU(), CPU().is_host, CPU() is CPU(0)
 (Device(type=cpu,id=0), True, True))");
+  device.def("__init__", refuse_call<DeviceObject>("CPU() and Accelerator() open devices."));
   const auto property = [&](const char* name, auto getter, const char* doc) {
     device.def_prop_ro(name, [getter](const DeviceObject& d) { return getter(d.device); }, doc);
   };

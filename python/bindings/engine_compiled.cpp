@@ -72,6 +72,7 @@ void bind_info(nb::module_& m) {
       .def_ro("api", &runtime::AcceleratorTarget::api, "Such as 'cuda'.")
       .def_ro("arch", &runtime::AcceleratorTarget::arch, "Such as 'sm_90'.");
   nb::class_<MefInfo>(m, "MefInfo", "What a MEF is made for and whether it could be loaded here.")
+      .def("__init__", refuse_call<MefInfo>("query_mef gives MefInfo objects."))
       .def_ro("readable", &MefInfo::readable, "Magic, length and header checksum are good.")
       .def_ro("compatible", &MefInfo::compatible, "It could be loaded here.")
       .def_ro("reasons", &MefInfo::reasons, "One sentence for every failing condition.")
@@ -95,6 +96,8 @@ void bind_engine_compiled(nb::module_& m) {
   bind_info(m);
   nb::class_<CompiledModel>(m, "CompiledModel", nb::is_weak_referenceable(),
                             "A compiled artifact: one or more graphs without weights.")
+      .def("__init__",
+           refuse_call<CompiledModel>("InferenceSession.compile gives CompiledModel objects."))
       .def(
           "export_mef",
           [](const CompiledModel& c, Any path, Any registry) {

@@ -207,6 +207,7 @@ nb::object signature_of(const ModelObject& self) {
 
 void bind_specs(nb::module_& m) {
   nb::class_<TensorSpec>(m, "TensorSpec", "What a model takes or gives at one position.")
+      .def("__init__", refuse_call<TensorSpec>("Model.input_metadata lists TensorSpec objects."))
       .def_ro("dtype", &TensorSpec::dtype, "Element type.")
       .def_ro("name", &TensorSpec::name, "Such as 'input0'.")
       .def_prop_ro(
@@ -259,6 +260,8 @@ A compiled graph with its weights, ready to run. Calls may run in parallel.
 >>> model = InferenceSession().load(graph)
 >>> model.execute(np.array([1, 2], np.float32))[0].to_numpy().tolist()
 [2.0, 4.0])");
+
+  cls.def("__init__", refuse_call<ModelObject>("InferenceSession.load gives Model objects."));
   model_class = reinterpret_cast<PyTypeObject*>(cls.ptr());
   cls.attr("execute") = nb::steal(PyDescr_NewMethod(model_class, &execute_definition));
   cls.def(

@@ -95,7 +95,13 @@ Buffer to_weight(const std::string& name, nb::handle object) {
                      "of them using .contiguous().");
   };
   if (is_ndarray(object)) {
-    const NDArray facts = read_ndarray(object);
+    const NDArray facts = [&] {
+      try {
+        return read_ndarray(object);
+      } catch (const ValueError& error) {
+        throw ValueError("Weight '" + name + "': " + error.message());
+      }
+    }();
     if (!facts.contiguous) refuse();
     return alias_ndarray(object, facts);  // weights are only read, so a read-only array serves
   }
@@ -338,7 +344,8 @@ Compiles graphs and makes models of them.
   cls.def(
          "__init__",
          [](InferenceSession* self, const std::vector<driver::Device>& devices,
-            std::optional<int> num_threads, Any extensions, Any precompiled, Any exported) {
+            std::optional<std::int64_t> num_threads, Any extensions, Any precompiled,
+            Any exported) {
            refuse_extensions(extensions);
            auto folder = [](nb::handle path) {
              if (path.is_none()) return std::string();

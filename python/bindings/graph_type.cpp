@@ -140,6 +140,7 @@ Py_ssize_t hash_of(const TypeObject& t) { return nb::hash(nb::str(t.type.to_text
 
 void bind_types(nb::module_& m) {
   nb::class_<TypeObject>(m, "Type", "The type of a graph value.")
+      .def("__init__", refuse_call<TypeObject>("TensorType and BufferType make types."))
       .def("__repr__", [](const TypeObject& t) { return t.type.repr(); })
       .def("__eq__",
            [](const TypeObject& a, Any b) -> nb::object {
@@ -202,7 +203,12 @@ nb::object make_type(const Type& type) {
 DeviceRef to_device_ref(nb::handle object) {
   if (nb::isinstance<DeviceRef>(object)) return *nb::inst_ptr<DeviceRef>(object);
   if (is_device(object)) return DeviceRef(nb::inst_ptr<DeviceObject>(object)->device);
-  throw TypeError("Expected a DeviceRef or a driver Device, got " + type_text(object) + ".");
+  std::string text = "Expected a DeviceRef or a driver Device, got ";
+  if (PyCallable_Check(object.ptr()) && nb::hasattr(object, "__name__")) {
+    const std::string name = nb::cast<std::string>(object.attr("__name__"));
+    throw TypeError(text + name + " itself; call it, as in " + name + "().");
+  }
+  throw TypeError(text + type_text(object) + ".");
 }
 
 void bind_graph_type(nb::module_& m) {

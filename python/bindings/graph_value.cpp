@@ -330,9 +330,17 @@ void bind_buffer(nb::module_& m) {
           nb::arg("label") = "debug_buffer", "Loads the buffer and prints it when the graph runs.")
       .def("__getitem__", [](const BufferValue& v,
                              Any key) { return make_value(v[to_indices(key, v.shape())].load()); })
-      .def("__setitem__", [](const BufferValue& v, Any key, StrongValue value) {
-        v[to_indices(key, v.shape())].store(value.get());
-      });
+      .def(
+          "__setitem__",
+          [](const BufferValue& v, Any key, Any value) {
+            const BufferValue::Region region = v[to_indices(key, v.shape())];
+            if (nb::isinstance<BufferValue>(value))
+              region.store(*nb::inst_ptr<BufferValue>(value));
+            else
+              region.store(to_tensor(value));
+          },
+          nb::sig("def __setitem__(self, key: object, "
+                  "value: kiln.graph.StrongTensorValueLike | BufferValue, /) -> None"));
 }
 
 }  // namespace
@@ -451,6 +459,10 @@ std::vector<TensorValueLike> to_value_likes(nb::handle iterable) {
 }
 
 std::vector<graph::Type> to_types(nb::handle iterable) {
+  if (!nb::hasattr(iterable, "__iter__"))
+    throw TypeError("Types are given as a sequence, such as [" +
+                    std::string(nb::isinstance<TypeObject>(iterable) ? repr_of(iterable) : "type") +
+                    "], not as " + type_text(iterable) + ".");
   std::vector<graph::Type> types;
   for (nb::handle item : nb::iter(iterable)) {
     if (!nb::isinstance<TypeObject>(item))

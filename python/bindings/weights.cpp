@@ -45,6 +45,7 @@ Safetensors load(Any paths) {
 void bind_weights(nb::module_& m) {
   nb::class_<Safetensors>(m, "Safetensors",
                           "The tensors of safetensors files by name, mapped, not copied.")
+      .def("__init__", refuse_call<Safetensors>("load_safetensors gives Safetensors objects."))
       .def("__len__", &Safetensors::size)
       .def("__contains__",
            [](const Safetensors& t, Any name) {

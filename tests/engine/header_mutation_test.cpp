@@ -190,7 +190,7 @@ TEST_F(HeaderMutation, WhatCodeReliesOnIsPartOfItsHash) {
       {"/graphs/0/init", "kiln_run_0"},
       {"/graphs/0/init", ""},
       {"/graphs/0/symbols", {"n", "m"}},
-      {"/graphs/0/writes_inputs", false},
+      {"/graphs/0/inputs/1/written", false},
       {"/weights/0/shape/0", 1},
       {"/weights/0/align", 1},
       {"/weights/0/dtype", "i8"},

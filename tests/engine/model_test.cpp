@@ -162,7 +162,7 @@ TEST(Model, WritesBufferInputs) {
 
 TEST(Model, RefusesSharedMemoryThatItWrites) {
   runtime::GraphSignature graph = test::add_graph();
-  graph.inputs[1].is_buffer = true;
+  graph.inputs[1].is_buffer = graph.inputs[1].is_written = true;
   const InferenceSession session;
   session.set_debug_print_options(PrintStyle::NONE);
   const Model model = session.init(compiled({graph}));

@@ -151,6 +151,34 @@ TEST(Graph, UnknownSymbols) {
   EXPECT_THROW(ops::shape_to_tensor({"q"}), ValueError);
 }
 
+TEST(Graph, SymbolsOfARegionEndWithIt) {
+  const TensorType vector(f32, {"k"}, cpu);
+  Graph g("g", {.input_types = {TensorType(f32, {"n"}, cpu), TensorType(DType::bool_, {}, cpu)}});
+  auto scope = g.enter();
+  TensorValue x = g.inputs()[0].tensor(), p = g.inputs()[1].tensor();
+  auto undefined = ThrowsMessage<ValueError>(HasSubstr("symbol 'k' is not defined in graph 'g'"));
+  auto define = [&] { return ops::rebind(x, {"k"}); };
+  EXPECT_THAT([&] { ops::cond(p, {}, [&] { define(); }, [&] { ops::shape_to_tensor({"k"}); }); },
+              undefined);
+  ops::cond(p, {}, [&] { define(); }, [] {});
+  EXPECT_THAT([&] { ops::shape_to_tensor({"k"}); }, undefined);
+  // A result of the region carries its size out.
+  ops::cond(p, {vector}, define, define);
+  g.output({ops::shape_to_tensor({"k"})});
+  EXPECT_EQ(Graph::parse(g.to_string()).to_string(), g.to_string());
+}
+
+TEST(Graph, ParsedHalfBuiltGraphsKnowTheirSymbols) {
+  Graph g("g", {.input_types = {TensorType(f32, {"n"}, cpu)}});
+  {
+    auto scope = g.enter();
+    ops::rebind(g.inputs()[0].tensor(), {"k"});
+  }
+  Graph h = Graph::parse(g.to_string());
+  auto scope = h.enter();
+  EXPECT_EQ(ops::shape_to_tensor({"k"}).shape().to_string(), "[1]");
+}
+
 TEST(Graph, ParsedHalfBuiltGraphsGoOn) {
   Graph g("g", {.input_types = {BufferType(f32, {4}, cpu)}});
   {

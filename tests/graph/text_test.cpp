@@ -205,10 +205,73 @@ TEST(Text, RejectsWithLineAndColumn) {
       "    %0 = kiln.chain.create()\n"
       "    %1 = kiln.concat(%input0, %0) {axis = 0} : tensor<[n, 4], f32>\n",
       "5:10", "must be a tensor");
+  expect("    %0 = kiln.broadcast_to(%input0) {shape = [-5, n, 4]} : tensor<[5, n, 4], f32>\n",
+         "4:10", "-5");
+  const std::string range = "    %0 = kiln.range() {out_dim = ";
+  expect(range + "4, start = 0, step = 2, stop = 10} : tensor<[4], si64>\n", "4:10",
+         "out_dim is 4 but the range has 5 elements");
+  expect(range + "n, start = 0, step = 1, stop = n + 1} : tensor<[n], si64>\n", "4:10",
+         "out_dim is n but the range has n + 1 elements");
+  expect(range + "4, start = 0, step = 0, stop = 4} : tensor<[4], si64>\n", "4:10", "non-zero");
+  expect(range + "4, start = 0, step = 0.0, stop = 4} : tensor<[4], f32>\n", "4:10", "non-zero");
+  expect(range + "4, start = 0.5, step = 1, stop = 4} : tensor<[4], si64>\n", "4:10",
+         "python float");
+  expect(range + "1, start = 300, step = 1, stop = 301} : tensor<[1], si8>\n", "4:10", "300");
   EXPECT_THAT([] { ir::parse("kiln.module version 2 {}"); },
               ThrowsMessage<ValueError>(HasSubstr("1:21: the text has format version 2")));
   EXPECT_THROW(ir::parse(""), ValueError);
   EXPECT_THROW(ir::parse("kiln.module version 1 {"), ValueError);
+}
+
+TEST(Text, SymbolsHaveASizeBeforeTheyAreUsed) {
+  auto expect = [](const std::string& lines, const std::string& place, const std::string& symbol) {
+    EXPECT_THAT([&] { ir::parse(body(lines), "f"); },
+                ThrowsMessage<ValueError>(
+                    AllOf(HasSubstr("f:" + place),
+                          HasSubstr("symbol '" + symbol + "' is not defined in graph 'g'"))))
+        << lines;
+  };
+  expect("    %0 = kiln.shape_to_tensor() {shape = [n, zz]} : tensor<[2], si64>\n", "4:10", "zz");
+  expect(
+      "    %0 = kiln.range() {out_dim = n - zz, start = zz, step = 1, stop = n} : "
+      "tensor<[n - zz], si64>\n",
+      "4:10", "zz");
+  expect("    %0 = kiln.broadcast_to(%input0) {shape = [zz, n, 4]} : tensor<[zz, n, 4], f32>\n",
+         "4:10", "zz");
+  // One that a region defines ends with it.
+  const std::string use = "%2 = kiln.shape_to_tensor() {shape = [k]} : tensor<[1], si64>\n";
+  const std::string cond =
+      "    %0 = kiln.constant() {value = dense<[true]>} : tensor<[], i1>\n"
+      "    kiln.cond(%0) then {\n"
+      "      %1 = kiln.rebind(%input0) {message = \"\", shape = [k, 4]} : tensor<[k, 4], f32>\n"
+      "      kiln.yield()\n"
+      "    } else {\n";
+  expect(cond + "      " + use + "      kiln.yield()\n    }\n", "9:12", "k");
+  expect(cond + "      kiln.yield()\n    }\n    " + use, "11:10", "k");
+}
+
+TEST(Text, NamesOfArgumentsAndResults) {
+  auto with = [](const std::string& arguments, const std::string& results) {
+    return "kiln.module version 1 {\n  kiln.graph @g(%a: tensor<[1], f32>, %b: tensor<[1], f32>) "
+           "-> (tensor<[1], f32>)\n      {argument_names = [" +
+           arguments + "], result_names = [" + results + "]} {\n    kiln.output(%a)\n  }\n}\n";
+  };
+  auto expect = [&](const std::string& arguments, const std::string& results,
+                    const std::string& reason) {
+    EXPECT_THAT([&] { ir::parse(with(arguments, results)); },
+                ThrowsMessage<ValueError>(HasSubstr(reason)));
+  };
+  expect(R"("")", "", "argument_names has 1 names, but there are 2 values");
+  expect(R"("a", "")", "", "a name in argument_names is empty");
+  expect(R"("a", "a")", "", "argument_names has the name 'a' twice");
+  expect("", R"("x", "y")", "result_names has 2 names, but there are 1 values");
+  // Names that the text would take for other values' are printed beside labels of its own.
+  for (const char* names : {R"("0", "two words")", R"("arg1", "1")", R"("x", "%y")", ""}) {
+    const std::string text = reprint(with(names, ""));
+    EXPECT_EQ(reprint(text), text) << names;
+    const auto& read = ir::parse(text)->graphs[0]->argument_names;
+    EXPECT_EQ(read, ir::parse(with(names, ""))->graphs[0]->argument_names);
+  }
 }
 
 // Any damage must end in an exception or in a module, never in a crash.

@@ -266,7 +266,8 @@ def test_inspect_as_json(folder):
     (graph,) = facts["graphs"]
     assert graph["name"] == "linear" and graph["weights"] == ["w"] and graph["symbols"] == ["n"]
     (tensor,) = graph["inputs"]
-    assert tensor == {"name": "input0", "dtype": "float32", "shape": ["n", 3], "device": "cpu:0", "buffer": False}
+    assert tensor == {"name": "input0", "dtype": "float32", "shape": ["n", 3], "device": "cpu:0",
+                      "buffer": False, "written": False}
     assert facts["weights"] == [{"name": "w", "dtype": "float32", "shape": [3, 2], "device": "cpu:0", "bytes": 24,
                                  "carried": False}]
     assert facts["compatible"] is True and facts["reasons"] == []

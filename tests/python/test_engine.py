@@ -297,6 +297,16 @@ def test_shared_buffers(session):
     two(b, Buffer.zeros((2,), F32))
 
 
+def test_buffers_that_are_only_read_may_be_shared(session):
+    graph = Graph("sum", lambda a, b, c: c.__setitem__(..., b) or a[...] + b[...], [BufferType(F32, [2], CPU())] * 3)
+    model = session.load(graph)
+    x, y = Buffer.from_numpy(np.array([1, 2], "f4")), Buffer.zeros((2,), F32)
+    np.testing.assert_array_equal(model(x, x, y)[0].to_numpy(), [2, 4])
+    np.testing.assert_array_equal(y.to_numpy(), [1, 2])
+    with pytest.raises(ValueError, match="inputs 1 and 2 share memory that the graph writes"):
+        model(x, y, y)
+
+
 def test_results_outlive_everything(session):
     model = session.load(Graph("id", lambda x: [x, x + 1], [tensor("n")]))
     same, more = model(np.arange(5, dtype=np.float32))

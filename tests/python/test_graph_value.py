@@ -180,6 +180,8 @@ def test_buffers(graph):
     assert b[...].type == tensor(F32, 4) and b[1].shape == [] and b[1:3].shape == [2]
     b[...] = b[...] + 1
     b[0:2] = graph.inputs[0][0, 0:2]
+    b[...] = b
+    b[1:3] = BufferValue(b)[0:2]
     b.print()
     assert BufferValue(b).type == BufferValue.from_value(b).type == BufferValue.from_mlir(b).type == b.type
     with pytest.raises(TypeError, match=r"BufferValue\(\) argument must be a value of buffer type or a "

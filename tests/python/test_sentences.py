@@ -5,11 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from kiln.driver import CPU, Buffer, load_max_buffer
+from kiln.driver import CPU, Buffer, Device, load_max_buffer
 from kiln.dtype import DType
-from kiln.engine import InferenceSession, query_mef, read
-from kiln.graph import Graph, TensorType, Weight, ops
-from kiln.weights import load_safetensors
+from kiln.engine import CompiledModel, InferenceSession, MefInfo, Model, TensorSpec, query_mef, read
+from kiln.graph import DeviceRef, Graph, TensorType, Type, Weight, ops
+from kiln.weights import Safetensors, load_safetensors
 
 pytestmark = pytest.mark.engine
 F32 = DType.float32
@@ -140,9 +140,37 @@ def test_mef_weight_has_a_text(tmp_path):
     )
 
 
-def test_too_many_threads():
-    with pytest.raises(ValueError, match="num_threads is 1000000000, but kiln runs at most 256 threads"):
-        InferenceSession(num_threads=10**9)
+@pytest.mark.parametrize("number", [10**9, 2**31, 2**40])
+def test_too_many_threads(number):
+    with pytest.raises(ValueError, match=f"num_threads is {number}, but kiln runs at most 256 threads"):
+        InferenceSession(num_threads=number)
+
+
+def test_a_class_in_the_place_of_an_object(x):
+    for function in (CPU, DeviceRef.CPU):
+        with pytest.raises(TypeError, match=r"got CPU itself; call it, as in CPU\(\)\."):
+            TensorType(F32, [1], function)
+    with pytest.raises(TypeError, match=r"Types are given as a sequence, such as \[TensorType\(.*\]"):
+        Graph("g", input_types=TensorType(F32, [1], CPU()))
+    model = InferenceSession().load(Graph("g", lambda a: a + 1, [TensorType(F32, [1], CPU())]))
+    with pytest.raises(ValueError, match="inputs of the type <class 'type'>"):
+        model(np.float32)
+    with pytest.raises(TypeError):
+        ops.add(x, np.float32)
+
+
+@pytest.mark.parametrize("cls", [Device, Model, CompiledModel, TensorSpec, MefInfo, Safetensors, Type])
+def test_classes_that_are_not_called(cls):
+    for arguments, named in (((), {}), ((1, "two"), {"three": 3})):
+        with pytest.raises(TypeError, match="This class is not called; .*(give|list|make|open)s? "):
+            cls(*arguments, **named)
+
+
+def test_a_weight_of_a_foreign_dtype_is_named():
+    with Graph("g", input_types=[]) as graph:
+        graph.output(graph.add_weight(Weight("W", F32, [1], CPU())) + 1)
+    with pytest.raises(ValueError, match="Weight 'W': unsupported NumPy dtype: >f4"):
+        InferenceSession().load(graph, weights_registry={"W": np.ones(1, ">f4")})
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

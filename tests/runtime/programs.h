@@ -85,9 +85,8 @@ inline runtime::GraphSignature double_in_place_graph() {
                                 .run_symbol = "double_in_place_run",
                                 .inputs = {tensor("input0", DType::int64, {graph::Dim("n")})},
                                 .outputs = {tensor("output0", DType::int64, {})},
-                                .symbols = {"n"},
-                                .writes_inputs = true};
-  graph.inputs[0].is_buffer = true;
+                                .symbols = {"n"}};
+  graph.inputs[0].is_buffer = graph.inputs[0].is_written = true;
   return graph;
 }
 

@@ -34,17 +34,21 @@ struct Region {
   Chains chains;  // at its end
 };
 
-/// Makes `block` the one that ops are added to.
+/// Makes `block` the one that ops are added to. Symbols that its ops define end with it.
 class BlockScope {
  public:
-  BlockScope(d::GraphState& graph, ir::Block* block) : graph_(graph) {
+  BlockScope(d::GraphState& graph, ir::Block* block) : graph_(graph), symbols_(graph.symbols) {
     block->graph = graph.graph;
     graph.blocks.push_back(block);
   }
-  ~BlockScope() { graph_.blocks.pop_back(); }
+  ~BlockScope() {
+    graph_.blocks.pop_back();
+    graph_.symbols = std::move(symbols_);
+  }
 
  private:
   d::GraphState& graph_;
+  std::set<std::string> symbols_;
 };
 
 /// Puts the chains back, also when a region's function throws.
@@ -249,7 +253,7 @@ void name_own_symbols(const d::GraphState& graph, const d::GraphState& callee,
   for (const Type& type : outputs) {
     if (type.is_opaque()) continue;
     for (const std::string& symbol : type.shaped().shape.parameters()) {
-      if (!callee.own_symbols.count(symbol) || symbols.count(symbol)) continue;
+      if (callee.given_symbols.count(symbol) || symbols.count(symbol)) continue;
       std::string name = symbol;
       for (int i = 1; taken.count(name); ++i) name = format("{}_{}", symbol, i);
       taken.insert(name);

@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include "kiln/graph/graph_state.h"
+#include "kiln/graph/infer.h"
 #include "kiln/graph/ops/constant.h"
 #include "kiln/graph/ops/elementwise.h"
 #include "kiln/graph/ops/shape.h"
@@ -19,7 +18,6 @@ struct Bound {
   Dim dim;
   std::optional<double> real;
 
-  double value() const { return real ? *real : static_cast<double>(dim.value()); }
   ir::Attribute attribute() const { return real ? ir::Attribute(*real) : ir::Attribute(dim); }
 };
 
@@ -32,32 +30,6 @@ std::optional<Bound> plain_bound(const TensorValueLike& x) {
   if (std::holds_alternative<std::uint64_t>(*number))
     return Bound{std::get<std::uint64_t>(*number)};
   return Bound{number->to<std::int64_t>(), {}};
-}
-
-void check_bound(const Bound& bound, DType dtype) {
-  if (!bound.real) {
-    if (bound.dim.is_static()) check_weak(Scalar(bound.dim.value()), dtype);
-    return;
-  }
-  check_weak(Scalar(*bound.real), dtype);
-  if (!std::isfinite(*bound.real))
-    throw ValueError(format("range: bounds must be finite, got {}", *bound.real));
-}
-
-/// The number of elements, when it can be told; the sign of the step is known.
-std::optional<Dim> length_of(const Bound& start, const Bound& stop, const Bound& step) {
-  const bool all_static = start.dim.is_static() && stop.dim.is_static() && step.dim.is_static();
-  if (start.real || stop.real || step.real) {
-    if (!all_static) return std::nullopt;
-    const double n = std::ceil((stop.value() - start.value()) / step.value());
-    if (n > 0x1p62) throw ValueError(format("range: {} elements are too many", n));
-    return Dim(n > 0 ? static_cast<std::int64_t>(n) : 0);
-  }
-  if (!step.dim.is_static()) return std::nullopt;
-  const std::int64_t s = step.dim.value();
-  Dim n = (stop.dim - start.dim + step.dim - Dim(s > 0 ? 1 : -1)).floor_div(step.dim);
-  if (n.is_static() && n.value() < 0) n = 0;
-  return n;
 }
 
 [[noreturn]] void throw_wrong_size(const Dim& out_dim, const Dim& length) {
@@ -96,11 +68,9 @@ TensorValue range(const TensorValueLike& start, const TensorValueLike& stop,
   const auto a = plain_bound(start), b = plain_bound(stop), s = plain_bound(step);
   if (s && (s->real ? *s->real == 0 : s->dim == Dim(0)))
     throw ValueError("range: step must be non-zero");
-  if (a && b && s) {
-    for (const Bound& bound : {*a, *b, *s}) check_bound(bound, dtype);
-    if (auto length = length_of(*a, *b, *s))
+  if (a && b && s)
+    if (auto length = range_length(a->attribute(), b->attribute(), s->attribute(), dtype))
       return plain_range(*a, *b, *s, *length, dtype, device, options);
-  }
   TensorValue x = tensor_bound(start, dtype), y = tensor_bound(stop, dtype),
               z = tensor_bound(step, dtype);
   for (const TensorValue& bound : {x, y, z})

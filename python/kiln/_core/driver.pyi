@@ -16,6 +16,8 @@ class Device:
     (Device(type=cpu,id=0), True, True)
     """
 
+    def __init__(self, *args, **kwargs) -> None: ...
+
     @property
     def label(self) -> str:
         """'cpu' or 'gpu'."""

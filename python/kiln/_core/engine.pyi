@@ -12,6 +12,8 @@ import kiln._core.graph
 class TensorSpec:
     """What a model takes or gives at one position."""
 
+    def __init__(self, *args, **kwargs) -> None: ...
+
     @property
     def dtype(self) -> kiln._core.dtype.DType:
         """Element type."""
@@ -65,6 +67,8 @@ class Model:
     >>> model.execute(np.array([1, 2], np.float32))[0].to_numpy().tolist()
     [2.0, 4.0]
     """
+
+    def __init__(self, *args, **kwargs) -> None: ...
 
     def execute(self, *args: Any) -> list[kiln._core.driver.Buffer]:
         """
@@ -171,6 +175,8 @@ class AcceleratorTarget:
 class MefInfo:
     """What a MEF is made for and whether it could be loaded here."""
 
+    def __init__(self, *args, **kwargs) -> None: ...
+
     @property
     def readable(self) -> bool:
         """Magic, length and header checksum are good."""
@@ -219,6 +225,8 @@ class MefInfo:
 
 class CompiledModel:
     """A compiled artifact: one or more graphs without weights."""
+
+    def __init__(self, *args, **kwargs) -> None: ...
 
     def export_mef(self, path: object | None, *, weights_registry: object | None = None) -> None:
         """Writes the artifact, with a registry also the weights it names."""
