@@ -55,7 +55,8 @@ class HostEmitter {
     allocate();
     std::size_t slots = 1;
     for_each_step(steps_, [&](const Step& step) {
-      if (step.kernel) slots = std::max(slots, signature_of(*step.kernel, program_).slots() + 1);
+      if (step.kernel)
+        slots = std::max(slots, signature_of(*step.kernel, program_).slots() + kSlotsOfNext);
     });
     slots_ = f_.stack_slot(f_.b.getInt64Ty(), static_cast<std::int64_t>(slots), 16);
     emit_steps(steps_);
@@ -508,6 +509,8 @@ class HostEmitter {
     for (const graph::ir::Op* origin : signature.origins)
       store_slot(slot++, failure(kernel.name, sentence_of(*origin), origin, KILN_VALUE_ERROR));
     if (launch.has_scratch) store_slot(slot++, scratch_of(kernel, launch));
+    if (streams_weights(kernel, program_))
+      for (llvm::Value* fact : next_product(kernel)) store_slot(slot++, fact);
 
     llvm::Value* count = f_.i64(1);
     for (const Dim& units : launch.units) count = f_.b.CreateMul(count, dim(units));
@@ -550,6 +553,30 @@ class HostEmitter {
                    {call_, callee.getCallee(), slots_, count, grain});
       return Values{};
     });
+  }
+
+  /// What the product behind `kernel` reads of its weights: their memory, the panels, and the bytes
+  /// of each. Behind the last one comes the first, in the next call.
+  Values next_product(const Kernel& kernel) {
+    std::vector<const Kernel*> products;
+    for (const Step& step : steps_)
+      if (step.kernel && streams_weights(*step.kernel, program_))
+        products.push_back(step.kernel.get());
+    auto it = std::find(products.begin(), products.end(), &kernel);
+    const bool found = it != products.end() && &steps_ == &program_.run;
+    const Kernel& next = !found                     ? kernel
+                         : it + 1 == products.end() ? *products.front()
+                                                    : **(it + 1);
+    const Dim columns = next.arena->extent(next.axes.back());
+    const Dim depth = next.arena->extent(next.reduced_axis);
+    const DType dtype = next.product_dtype;
+    const int width = panel_columns(f_.isa, dtype);
+    // Products inside of branches and loops, and sizes that are known later, are left to
+    // themselves.
+    const bool known = found && columns.is_static() && depth.is_static();
+    const std::int64_t panels = known ? (columns.value() + width - 1) / width : 0;
+    const std::int64_t bytes = known ? depth.value() * width * dtype.size_in_bytes() : 0;
+    return {pointer_of(next.operands[1].tensor), f_.i64(panels), f_.i64(bytes)};
   }
 
   /// Iterations that are worth handing to another thread, a multiple of the launch's own grain.

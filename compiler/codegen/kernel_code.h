@@ -47,6 +47,11 @@ struct KernelLaunch {
   bool has_scratch = false;  // then slot `slots()` holds its address
 };
 
+/// Whether a kernel reads weights that lie in panels. Then the slots from `slots()` on tell what the
+/// next such kernel reads, so that this one can fetch the start of it.
+bool streams_weights(const Kernel& kernel, const Program& program);
+inline constexpr std::size_t kSlotsOfNext = 3;
+
 KernelLaunch launch_of(const Kernel& kernel, const Program& program, const Isa& isa);
 
 /// Writes the kernel as function `symbol` of `module`.
@@ -70,6 +75,9 @@ class KernelArguments {
   llvm::Value* dim(const Dim& dim) const;
   llvm::Value* failure(const graph::ir::Op* origin) const { return failures_.at(origin); }
   llvm::Value* scratch() const { return scratch_; }
+  /// Of a kernel that streams weights: where those of the next one begin, the number of their
+  /// panels, and the bytes of each.
+  const std::vector<llvm::Value*>& next() const { return next_; }
 
  private:
   FunctionBuilder& f_;
@@ -78,6 +86,7 @@ class KernelArguments {
   std::map<std::string, llvm::Value*> dims_;
   std::map<const graph::ir::Op*, llvm::Value*> failures_;
   llvm::Value* scratch_ = nullptr;
+  std::vector<llvm::Value*> next_;
 };
 
 }  // namespace kiln::compiler

@@ -29,7 +29,8 @@ class SignatureBuilder {
       int score = expr(kernel_.score);
       out_.key += format("score{} ", score);
     }
-    out_.key += format("p{} ", int{kernel_.product_dtype.code()});
+    out_.key += format("p{}{} ", int{kernel_.product_dtype.code()},
+                       streams_weights(kernel_, program_) ? "w" : "");
     for (const Store& store : kernel_.stores) {
       int value = expr(store.value);
       out_.key += format("store{}[{}]={};", tensor(store.tensor), index(store.index), value);
@@ -121,6 +122,12 @@ class SignatureBuilder {
 
 }  // namespace
 
+bool streams_weights(const Kernel& kernel, const Program& program) {
+  return kernel.kind == Kernel::Kind::matmul &&
+         program.tensors[static_cast<std::size_t>(kernel.operands[1].tensor)].storage ==
+             Tensor::Storage::prepared;
+}
+
 KernelSignature signature_of(const Kernel& kernel, const Program& program) {
   return SignatureBuilder(kernel, program).build();
 }
@@ -143,6 +150,9 @@ KernelArguments::KernelArguments(FunctionBuilder& f, const Kernel& kernel, const
   for (const graph::ir::Op* origin : signature.origins)
     failures_[origin] = slot(f.b.getPtrTy(), "failure");
   if (launch_of(kernel, program, f.isa).has_scratch) scratch_ = slot(f.b.getPtrTy(), "scratch");
+  if (streams_weights(kernel, program))
+    next_ = {slot(f.b.getPtrTy(), "next"), slot(f.b.getInt64Ty(), "next_panels"),
+             slot(f.b.getInt64Ty(), "next_bytes")};
 }
 
 llvm::Value* KernelArguments::dim(const Dim& d) const {

@@ -353,6 +353,23 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
         });
   };
 
+  // This thread's stretch of panels ends here; then comes its stretch of the next product.
+  llvm::Value *own_end = nullptr, *next_start = nullptr;
+  if (operands.next) {
+    const MatmulOperands::Next& next = *operands.next;
+    llvm::Value* alone = f.b.CreateAnd(
+        f.b.CreateICmpEQ(unit_begin, f.i64(0)),
+        f.b.CreateICmpEQ(unit_end, matmul_unit_count(f, dtype, operands.m, operands.n)));
+    llvm::Value* threads = f.b.CreateSelect(alone, f.i64(1), next.threads);
+    llvm::Value* worker = f.b.CreateSelect(alone, f.i64(0), next.worker);
+    auto part = [&](llvm::Value* panels, llvm::Value* number) {
+      return f.b.CreateUDiv(f.b.CreateMul(panels, number), threads);
+    };
+    own_end = part(c.panels, f.b.CreateAdd(worker, f.i64(1)));
+    next_start = f.b.CreateGEP(f.b.getInt8Ty(), next.start,
+                               f.b.CreateMul(part(next.panels, worker), next.bytes));
+  }
+
   // Panels [from, to) of one tile of rows. The tile before the last fetches the first halves of the
   // panels `block` panels ahead into the second-level cache, the last one the second halves, so
   // that memory is as busy as the multipliers; a single tile fetches both.
@@ -369,6 +386,12 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
           f.element(element, operands.packed, f.b.CreateNSWMul(panel, panel_stride));
       // These may lie behind the last panel.
       llvm::Value* next = f.b.CreateGEP(element, packed, f.b.CreateMul(block, panel_stride));
+      if (own_end) {
+        llvm::Value* behind = f.b.CreateSub(f.b.CreateAdd(panel, block), own_end);
+        next = f.b.CreateSelect(
+            f.b.CreateICmpSGE(behind, f.i64(0)),
+            f.b.CreateGEP(element, next_start, f.b.CreateMul(behind, panel_stride)), next);
+      }
       llvm::Value* middle =
           f.b.CreateGEP(element, next, f.b.CreateMul(operands.k, f.i64(columns / 2)));
       llvm::Value* half = f.i64(columns / 2);

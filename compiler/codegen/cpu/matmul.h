@@ -3,6 +3,7 @@
 // Matrix products on the CPU: C[m,n] = Σ_k A[m,k]·B[k,n] with A as it lies and B in panels.
 
 #include <functional>
+#include <optional>
 
 #include "compiler/codegen/function_builder.h"
 #include "kiln/dtype/dtype.h"
@@ -23,6 +24,17 @@ struct MatmulOperands {
   llvm::Value* m;
   llvm::Value* n;
   llvm::Value* k;
+
+  /// What comes next, when that is known: `panels` of `bytes` each from `start` on. Of these each of
+  /// `threads` takes a stretch, as it did here; a thread fetches the first panel of its own.
+  struct Next {
+    llvm::Value* start;
+    llvm::Value* panels;
+    llvm::Value* bytes;
+    llvm::Value* worker;
+    llvm::Value* threads;
+  };
+  std::optional<Next> next;
 };
 
 /// Takes a finished part of a row: `accumulator` holds the `lanes` columns from `column` on of row

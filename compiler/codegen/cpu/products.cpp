@@ -9,6 +9,7 @@
 #include "compiler/codegen/cpu/matmul.h"
 #include "compiler/codegen/cpu/pack.h"
 #include "compiler/codegen/expression.h"
+#include "kiln/runtime/abi.h"
 #include "kiln/support/error.h"
 
 namespace kiln::compiler {
@@ -98,6 +99,13 @@ void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& progra
   operands.n = arguments.dim(kernel.arena->extent(column));
   operands.k = arguments.dim(kernel.arena->extent(kernel.reduced_axis));
   operands.lda = arguments.dim(kernel.operands[0].index.coefficient(row));
+  if (const std::vector<llvm::Value*>& next = arguments.next(); !next.empty()) {
+    llvm::Value* threads = f.b.CreateAlignedLoad(
+        f.b.getInt64Ty(),
+        f.element(f.b.getInt8Ty(), arguments.call(), f.i64(offsetof(KilnCall, num_threads))),
+        llvm::Align(8));
+    operands.next = MatmulOperands::Next{next[0], next[1], next[2], f.argument(3), threads};
+  }
   llvm::Value* units = matmul_unit_count(f, dtype, operands.m, operands.n);
   for_each_matrix(f, e, kernel, units, [&](llvm::Value* begin, llvm::Value* end) {
     ExpressionEmitter::Scope scope(e);
