@@ -47,8 +47,8 @@ struct KernelLaunch {
   bool has_scratch = false;  // then slot `slots()` holds its address
 };
 
-/// Whether a kernel reads weights that lie in panels. Then the slots from `slots()` on tell what the
-/// next such kernel reads, so that this one can fetch the start of it.
+/// Whether a kernel reads weights that lie in panels. Then the slots from `slots()` on tell what
+/// the next such kernel reads, so that this one can fetch the start of it.
 bool streams_weights(const Kernel& kernel, const Program& program);
 inline constexpr std::size_t kSlotsOfNext = 3;
 

@@ -23,6 +23,30 @@ void Builder::build_scatter(const ir::Op& op, int id) {
   emit(std::move(kernel));
 }
 
+void Builder::check_indices(const ir::Op& op) {
+  const bool several = op.kind == OpKind::gather_nd;
+  const graph::Shape& shape = op.operand(0)->type.tensor().shape;
+  const graph::Type indices = op.operand(1)->type.tensor().cast(DType::int64);
+  const int id = new_tensor(Tensor::Storage::temporary, indices.tensor());
+  auto kernel = new_kernel(Kernel::Kind::loops);
+  note(op);
+  Arena& arena = *kernel->arena;
+  graph::Shape points = indices.tensor().shape;
+  const std::int64_t components = several ? points.back().value() : 1;
+  if (several) points.pop_back();
+  const Position point = add_axes(*kernel, points);
+  const std::int64_t first = op.attribute<std::int64_t>(several ? "batch_dims" : "axis");
+  for (std::int64_t k = 0; k < components; ++k) {
+    Position position = point;
+    if (several) position.push_back(Index(Dim(k)));
+    const auto axis = static_cast<std::size_t>(first + k);
+    const Expr* index = arena.checked_index(at(arena, op.operand(1), position), shape[axis], &op,
+                                            static_cast<int>(axis));
+    kernel->stores.push_back({id, linear(arena, id, position), index});
+  }
+  emit(std::move(kernel));
+}
+
 // Every element is stored at its rank: the number of elements that come before it, which are the
 // larger ones, NaN counting as the largest, and equal ones with a lower index.
 void Builder::build_top_k(const ir::Op& op) {

@@ -211,6 +211,8 @@ void Builder::build_op(const ir::Op& op) {
     build_top_k(op);
     return;
   }
+  if ((op.kind == OpKind::gather || op.kind == OpKind::gather_nd) && !is_read_whole(op.result()))
+    check_indices(op);
   for (const auto& result : op.results) {
     if (!is_tensor(result.get()) || !roots_.count(result.get())) continue;
     build_root(op, result.get());

@@ -45,6 +45,8 @@ class Builder {
   void limit_chain(const ir::Value* value);
   /// How many kernels read an operand of `user`.
   int reads_through(const ir::Op& user);
+  /// Whether a call surely computes every element of the value. Known once the roots are.
+  bool is_read_whole(const ir::Value* value);
   /// The value whose memory a chain of views shows.
   static const ir::Value* base_of(const ir::Value* value);
   /// The operand of a slice that is data, not a bound.
@@ -159,6 +161,8 @@ class Builder {
 
   void build_scatter(const ir::Op& op, int id);
   void build_top_k(const ir::Op& op);
+  /// Checks all indices of a gather, for those that no kernel comes across.
+  void check_indices(const ir::Op& op);
   void build_store_slice(const ir::Op& op);
   void build_print(const ir::Op& op);
   /// Ends the call when a stored value has NaN or infinite elements.
@@ -187,6 +191,7 @@ class Builder {
   std::unordered_map<const ir::Value*, int> reads_;
   std::set<const ir::Value*> roots_;
   std::unordered_map<const ir::Value*, int> chains_;  // values behind one up to the next root
+  std::unordered_map<const ir::Value*, bool> read_whole_;
   std::unordered_map<const ir::Value*, int> tensor_of_;
   std::unordered_map<const ir::Value*, int> packed_;
 };

@@ -33,6 +33,16 @@ bool is_private(const Program& program, int tensor) {
   return storage == Tensor::Storage::temporary || storage == Tensor::Storage::prepared;
 }
 
+/// Whether working out what or where it stores may end the call.
+bool may_fail(const Store& store) {
+  bool found = false;
+  std::unordered_map<const Expr*, bool> seen;
+  auto visit = [&](const Expr* e) { found = found || e->kind == Expr::Kind::checked_index; };
+  walk(store.value, seen, visit);
+  walk_index(store.index, seen, visit);
+  return found;
+}
+
 /// Adds what a step itself reads; steps inside it are visited on their own.
 void add_reads(const Step& step, std::set<int>& read) {
   if (step.condition) {
@@ -295,8 +305,12 @@ class Merger {
       for_each_step(*steps, [&](const Step& step) {
         if (step.kernel.get() != &a && step.kernel.get() != &c) add_reads(step, read);
       });
+    // A store that refuses data goes where the consumer works out the same values.
+    std::set<int> consumed;
+    for (const Expr* load : loads_of(c)) consumed.insert(load->tensor);
     std::erase_if(kernel.stores, [&](const Store& store) {
-      return is_private(program_, store.tensor) && !read.count(store.tensor);
+      return is_private(program_, store.tensor) && !read.count(store.tensor) &&
+             (consumed.count(store.tensor) || !may_fail(store));
     });
   }
 
@@ -306,7 +320,7 @@ class Merger {
   std::vector<std::size_t> moving_;  // what the merge in progress moves behind its consumer
 };
 
-/// Removes kernels whose stores nobody reads.
+/// Removes kernels whose stores nobody reads, unless they may refuse their data.
 void drop_dead(Program& program) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -317,7 +331,7 @@ void drop_dead(Program& program) {
       return step.kernel && std::all_of(step.kernel->stores.begin(), step.kernel->stores.end(),
                                         [&](const Store& store) {
                                           return is_private(program, store.tensor) &&
-                                                 !read.count(store.tensor);
+                                                 !read.count(store.tensor) && !may_fail(store);
                                         });
     };
     auto clean = [&](const auto& self, std::vector<Step>& steps) -> void {

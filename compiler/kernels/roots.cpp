@@ -50,7 +50,10 @@ void Builder::decide(const ir::Value* value) {
   int reads = 0;
   for (const ir::Op* user : users_[value]) reads += reads_through(*user);
   reads_[value] = reads;
-  if (reads == 0 && users_[value].empty()) return;
+  if (reads == 0 && users_[value].empty()) {
+    if (kind == OpKind::scatter) roots_.insert(value);  // for its checks
+    return;
+  }
   if (is_leaf(kind) || value->producer->has_attribute(kInsideAttention)) return;
   if (is_view(kind)) return limit_chain(value);
   if (nan_check_ && value->type.tensor().dtype.is_float()) roots_.insert(value);
@@ -74,6 +77,20 @@ void Builder::limit_chain(const ir::Value* value) {
 int Builder::reads_through(const ir::Op& user) {
   if (!user.regions.empty() || user.results.empty() || !is_tensor(user.result())) return 1;
   return roots_.count(user.result()) ? 1 : reads_[user.result()];
+}
+
+bool Builder::is_read_whole(const ir::Value* value) {
+  if (roots_.count(value)) return true;
+  if (auto it = read_whole_.find(value); it != read_whole_.end()) return it->second;
+  bool whole = false;
+  for (const ir::Op* user : users_[value]) {
+    if (whole || user->kind == OpKind::slice) continue;
+    if (user->kind == OpKind::gather || user->kind == OpKind::gather_nd)
+      whole = user->operand(1) == value;  // indices are all checked, data would be a root
+    else
+      whole = user->results.empty() || !is_tensor(user->result()) || is_read_whole(user->result());
+  }
+  return read_whole_[value] = whole;
 }
 
 const ir::Value* Builder::base_of(const ir::Value* value) {

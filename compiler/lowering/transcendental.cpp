@@ -98,9 +98,9 @@ llvm::Value* Lowering::exp(llvm::Value* x) {
   llvm::IRBuilderBase::FastMathFlagGuard guard(b);
   b.clearFastMathFlags();
   bool wide = is_double(x);
-  // Beyond these the result is 0 or infinity; both let NaN through. Where it is 0, such as in masked
-  // rows of a softmax, it must not come from a scaling that underflows: that takes a processor some
-  // hundred cycles.
+  // Beyond these the result is 0 or infinity; both let NaN through. Where it is 0, such as in
+  // masked rows of a softmax, it must not come from a scaling that underflows: that takes a
+  // processor some hundred cycles.
   llvm::Value* vanishes = b.CreateFCmpOLT(x, number(x, wide ? -746 : -104));
   llvm::Value* clamped = b.CreateSelect(vanishes, number(x, 0), x);
   clamped = quick_min(number(x, wide ? 710 : 89), clamped);

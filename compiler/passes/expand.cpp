@@ -212,6 +212,11 @@ bool settles_sizes(const ir::Op& op) {
                      [&](const auto& result) { return is_open(result.get()); });
 }
 
+/// Whether a call refuses values of the op's operands, be its own values read or not.
+bool checks_values(const ir::Op& op) {
+  return op.kind == OpKind::gather || op.kind == OpKind::gather_nd || op.kind == OpKind::scatter;
+}
+
 }  // namespace
 
 std::string_view user_name(const ir::Op& op) {
@@ -233,7 +238,7 @@ void remove_dead_ops(ir::Graph& graph) {
   for (const auto& op : ops) count(count, *op, 1);
   for (std::size_t i = ops.size(); i-- > 0;) {
     const ir::Op& op = *ops[i];
-    if (has_side_effect(op) || settles_sizes(op)) continue;
+    if (has_side_effect(op) || settles_sizes(op) || checks_values(op)) continue;
     bool used = false;
     for (const auto& result : op.results)
       used = used || (uses[result.get()] > 0 && !result->type.is_chain());

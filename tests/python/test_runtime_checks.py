@@ -100,3 +100,48 @@ session().load(Graph("case", build, [tensor_type("float32", (3,))])).execute(np.
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (0, expected), result.stderr
+
+
+def expanded(i):
+    return ops.broadcast_to(ops.unsqueeze(i, -1), ["k", 3])
+
+
+PARTS = {
+    "slice": ("gather", lambda x, i: ops.gather(x, i, 0)[0:1]),
+    "slice of a chain": ("gather", lambda x, i: (ops.exp(ops.gather(x, i, 0)) * 2)[::2]),
+    "one row": ("gather", lambda x, i: ops.softmax(ops.gather(x, i, 0)[0])),
+    "dead": ("gather", lambda x, i: (ops.gather(x, i, 0), x + 1)[1]),
+    "shape": ("gather", lambda x, i: ops.shape_to_tensor(ops.gather(x, i, 0).shape)),
+    "indices": ("gather", lambda x, i: ops.gather(x, ops.gather(ops.range(0, "n", 1, dtype=DType.int64,
+                                                                         device=DeviceRef.CPU()), i, 0), 0)[0:1]),
+    "not taken": ("gather", lambda x, i: ops.where(x[0:1] > 1e9, ops.gather(x, i, 0)[0:1], x[0:1])),
+    "last axis": ("gather", lambda x, i: ops.gather(ops.permute(x, [1, 0]), i, 1)[:, 0:1]),
+    "gather_nd": ("gather_nd", lambda x, i: ops.gather_nd(x, ops.unsqueeze(i, -1))[0:1]),
+    "gather_nd, two": ("gather_nd", lambda x, i: ops.gather_nd(x, ops.stack([i, i * 0], -1))[0:1]),
+    "scatter": ("scatter", lambda x, i: (ops.scatter(x, ops.cast(expanded(i), DType.float32), expanded(i), 0), x)[1]),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_indices_that_nobody_reads_are_checked(part):
+    op, build = PARTS[part]
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    for k in (3, 100):
+        fine = np.arange(k) % 4
+        for bad in (4, -5, 2**40):
+            wrong = fine.copy()
+            wrong[-1] = bad
+            refuse(build, [("float32", ("n", 3)), ("int64", ("k",))], [x, wrong],
+                   f"{op}: index {bad} is out of bounds for axis {1 if part == 'last axis' else 0} with size 4",
+                   fine=[x, fine])
+
+
+def test_a_branch_that_is_not_taken_checks_no_indices():
+    def build(x, i, p):
+        return ops.cond(p, [tensor_type("float32", [1, 3])], lambda: ops.gather(x, i, 0)[0:1], lambda: x[0:1])
+
+    model = compiled(build, [tensor_type("float32", [4, 3]), tensor_type("int64", ["k"]), tensor_type("bool", [])])
+    x, wrong = np.ones((4, 3), np.float32), np.array([0, 4])
+    assert_equal(execute(model, [x, wrong, np.array(False)])[0], x[0:1])
+    with pytest.raises(ValueError, match="gather: index 4 is out of bounds for axis 0 with size 4"):
+        execute(model, [x, wrong, np.array(True)])

@@ -25,8 +25,8 @@ struct MatmulOperands {
   llvm::Value* n;
   llvm::Value* k;
 
-  /// What comes next, when that is known: `panels` of `bytes` each from `start` on. Of these each of
-  /// `threads` takes a stretch, as it did here; a thread fetches the first panel of its own.
+  /// What comes next, when that is known: `panels` of `bytes` each from `start` on. Of these each
+  /// of `threads` takes a stretch, as it did here; a thread fetches the first panel of its own.
   struct Next {
     llvm::Value* start;
     llvm::Value* panels;
