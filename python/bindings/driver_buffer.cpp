@@ -38,7 +38,7 @@ std::int64_t clamped(nb::handle object) {
   return value;
 }
 
-std::optional<std::int64_t> part(const nb::object& slice, const char* name) {
+std::optional<std::int64_t> part(nb::handle slice, const char* name) {
   nb::object value = slice.attr(name);
   if (value.is_none()) return std::nullopt;
   if (!is_plain_integer(value)) refuse_index(value);
@@ -48,8 +48,11 @@ std::optional<std::int64_t> part(const nb::object& slice, const char* name) {
 Index to_index(nb::handle object) {
   if (is_plain_integer(object)) return Index(clamped(object));
   if (!PySlice_Check(object.ptr())) refuse_index(object);
-  nb::object slice = nb::borrow(object);
-  return Index(Slice{part(slice, "start"), part(slice, "stop"), part(slice, "step")});
+  Py_ssize_t start = 0, stop = 0, step = 0;
+  if (PySlice_Unpack(object.ptr(), &start, &stop, &step) == 0)
+    return Index(Slice{start, stop, step});
+  PyErr_Clear();  // the parts say which of them is wrong
+  return Index(Slice{part(object, "start"), part(object, "stop"), part(object, "step")});
 }
 
 /// One index or a tuple of them, in place for the usual few.
