@@ -282,8 +282,10 @@ def test_queue_order_names_the_lines(imports):
 
 
 @pytest.mark.parametrize("wait", ["queue.synchronize()", "event.synchronize()", "CPU().synchronize()", "buffer.item()",
-                                  "buffer.to_numpy()", "token.wait()"])
+                                  "buffer.to_numpy()", "token.wait()",
+                                  "queue.enqueue_cpu_function(int)"])
 def test_a_wait_ends_with_ctrl_c(wait):
+    fill = "for _ in range(65536): queue.enqueue_cpu_function(int)" if "enqueue" in wait else ""
     process = start(f"""
         import threading
         import numpy  # else an import is what the signal ends
@@ -302,6 +304,7 @@ def test_a_wait_ends_with_ctrl_c(wait):
         queue.enqueue_cpu_function(function)
         runs.wait()
         event, token = queue.record_event(), HostHazardCompletion.record_on(queue)
+        {fill}
         try:
             print("waits", flush=True)
             {wait}

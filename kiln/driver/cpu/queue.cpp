@@ -13,6 +13,7 @@
 #include "kiln/support/debug_settings.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
+#include "kiln/support/interrupt.h"
 #include "kiln/support/pause.h"
 #include "kiln/support/process.h"
 #include "kiln/support/trace.h"
@@ -89,7 +90,12 @@ std::uint64_t CpuQueue::enqueue(Work work) {
   }
   std::unique_lock lock(mutex_);
   if (!worker_started_) start_worker();
-  room_made_.wait(lock, [&] { return items_.size() < kMaxPending; });
+  while (!room_made_.wait_for(lock, std::chrono::milliseconds(kInterruptMilliseconds),
+                              [&] { return items_.size() < kMaxPending; })) {
+    lock.unlock();
+    check_interrupt();
+    lock.lock();
+  }
   const std::uint64_t value = submitted_.load(std::memory_order_relaxed) + 1;
   const bool user =
       work.kind == Work::Kind::user_function || work.kind == Work::Kind::foreign_function;
