@@ -2,6 +2,7 @@
 
 #include "kiln/driver/storage.h"
 #include "kiln/support/format.h"
+#include "kiln/support/trace.h"
 
 namespace kiln::engine {
 
@@ -284,6 +285,7 @@ Model::Outputs ModelState::execute(std::span<const Buffer> buffers) {
   const Lease workspace(*this);
   if (!bind_inputs(buffers, *workspace)) [[unlikely]]
     explain(buffers);
+  const TraceSpan span(graph->name.c_str(), "model");
   std::unique_lock<std::mutex> serial;
   if (writes_inputs) [[unlikely]] {
     check_shared_memory(buffers);

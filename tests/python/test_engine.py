@@ -1,6 +1,7 @@
 import asyncio
 import inspect
 import io
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kiln.driver import CPU, Buffer, DeviceQueue
+from kiln.driver import CPU, Buffer, DeviceQueue, trace
 from kiln.dtype import DType
 from kiln.engine import CompiledModel, InferenceSession, Model, PrintStyle, TensorSpec, query_mef, read
 from kiln.graph import BufferType, DeviceRef, Graph, Module, TensorType, Weight, ops
@@ -499,3 +500,17 @@ def test_query_mef_takes_a_stream(tmp_path):
 def test_a_negative_print_precision_is_refused():
     with pytest.raises(ValueError, match="must not be negative, but it is -1"):
         InferenceSession().set_debug_print_options("FULL", -1)
+
+
+def test_calls_of_models_are_spans(tmp_path):
+    model = InferenceSession().load(Graph("doubled", lambda x: x * 2, [TensorType(F32, ["n"], CPU())]))
+    x = Buffer.zeros((1 << 20,), F32)
+    with trace(tmp_path / "trace.json"):
+        model(x)
+        with pytest.raises(ValueError):
+            model(Buffer.zeros((4,), DType.int8))
+        model(x)
+    spans = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e.get("cat") == "model"]
+    assert [e["name"] for e in spans] == ["doubled", "doubled"]
+    assert all(e["ph"] == "X" and e["dur"] > 0 for e in spans)
+    assert spans[0]["ts"] + spans[0]["dur"] <= spans[1]["ts"]
