@@ -272,12 +272,8 @@ class Compilation {
       auto it = std::find_if(contents.weights.begin(), contents.weights.end(),
                              [&](const runtime::WeightSignature& w) { return w.name == name; });
       graph::Shape shape(tensor->shape);
-      if (it != contents.weights.end() && (it->dtype != tensor->dtype || it->shape != shape))
-        throw RuntimeError(
-            format("Failed to compile the model. Weight '{}' is declared twice with "
-                   "different types: {} {} and {} {}.",
-                   name, it->dtype.text_name(), it->shape.to_string(), tensor->dtype.text_name(),
-                   shape.to_string()));
+      if (it != contents.weights.end())
+        check_same_weight(name, it->dtype, it->shape, tensor->dtype, shape);
       if (it == contents.weights.end()) {
         runtime::WeightSignature weight{
             name,        tensor->dtype, shape, graph::DeviceRef::CPU(), tensor->dtype.align(),

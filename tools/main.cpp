@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include "kiln/driver/device.h"
@@ -25,6 +26,20 @@ void add_weights(CLI::App& command, std::vector<std::string>& weights, const std
   command.add_option("--weights", weights, what)->type_name("PATH")->allow_extra_args(false);
 }
 
+/// Refuses what is no whole number of the range, "1e3" too.
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        std::int64_t value = 0;
+        const char* end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data(), end, value);
+        if (error == std::errc() && stop == end && value >= least && value <= most)
+          return std::string();
+        return kiln::format("'{}' is not a whole number from {} to {}", text, least, most);
+      },
+      "");
+}
+
 void add_program_options(CLI::App& command, ProgramOptions& options) {
   add_file(command, options.file);
   command.add_option("--input", options.inputs, "an input; those not given are random")
@@ -39,7 +54,7 @@ void add_program_options(CLI::App& command, ProgramOptions& options) {
       ->type_name("NAME");
   command.add_option("--threads", options.threads, "threads for kernels; 0: all cores")
       ->type_name("N")
-      ->check(CLI::Range(0, kiln::ThreadPool::kMaxThreads));
+      ->check(whole_number(0, kiln::ThreadPool::kMaxThreads));
 }
 
 /// What CLI11 says, without the end of line or full stop that some of its texts have.
@@ -73,10 +88,10 @@ int run(int argc, char** argv) {
   add_program_options(*bench, bench_options);
   bench->add_option("--warmup", bench_options.warmup, "calls before the measured ones")
       ->type_name("N")
-      ->check(CLI::Range(0, 1 << 30));
+      ->check(whole_number(0, 1 << 30));
   bench->add_option("--repeat", bench_options.repeat, "calls to measure")
       ->type_name("N")
-      ->check(CLI::Range(1, 1 << 30));
+      ->check(whole_number(1, 1 << 30));
   bench->add_flag("--json", bench_options.json, "print as JSON, times in seconds");
 
   InspectOptions inspect_options;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 
 #include "compiler/codegen/cpu/attention.h"
 #include "compiler/codegen/cpu/matmul.h"
@@ -499,6 +500,27 @@ class HostEmitter {
     return runtime_call(offsetof(KilnRuntime, allocate), f_.b.getPtrTy(), {call_, bytes});
   }
 
+  /// Whether all that a kernel stores to has no elements; null when it surely has some. Kernels
+  /// loop over axes of other sizes too, which may be long.
+  llvm::Value* stores_nothing(const Kernel& kernel) {
+    if (kernel.kind == Kernel::Kind::pack) return nullptr;  // its tensor has a shape of its own
+    std::set<int> seen;
+    llvm::Value* nothing = nullptr;
+    for (const Store& store : kernel.stores) {
+      const Tensor& to = program_.tensors[static_cast<std::size_t>(store.tensor)];
+      if (!seen.insert(store.tensor).second) continue;
+      llvm::Value* empty = nullptr;
+      for (const Dim& extent : to.shape) {
+        if (extent.is_static() && extent.value() != 0) continue;
+        llvm::Value* is_zero = f_.b.CreateICmpEQ(dim(extent), f_.i64(0));
+        empty = empty ? f_.b.CreateOr(empty, is_zero) : is_zero;
+      }
+      if (!empty) return nullptr;
+      nothing = nothing ? f_.b.CreateAnd(nothing, empty) : empty;
+    }
+    return nothing;
+  }
+
   void launch(const Kernel& kernel) {
     KernelSignature signature = signature_of(kernel, program_);
     KernelLaunch launch = launch_of(kernel, program_, f_.isa);
@@ -521,6 +543,8 @@ class HostEmitter {
     if (launch.attention)
       count = f_.b.CreateMul(
           count, attention_unit_count(f_, kernel.product_dtype, attention_sizes(launch)));
+    if (llvm::Value* nothing = stores_nothing(kernel))
+      count = f_.b.CreateSelect(nothing, f_.i64(0), count);
     llvm::FunctionType* type = llvm::FunctionType::get(
         f_.b.getVoidTy(),
         {f_.b.getPtrTy(), f_.b.getInt64Ty(), f_.b.getInt64Ty(), f_.b.getInt64Ty()}, false);

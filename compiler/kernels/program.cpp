@@ -61,4 +61,14 @@ Accesses accesses_of(const Step& step) {
   return accesses;
 }
 
+void check_same_weight(const std::string& name, DType dtype, const graph::Shape& shape,
+                       DType other_dtype, const graph::Shape& other_shape) {
+  if (dtype == other_dtype && shape == other_shape) return;
+  throw RuntimeError(format(
+      "Failed to compile the model. Weight '{}' is declared twice with different types: {} {} "
+      "and {} {}.",
+      name, dtype.text_name(), shape.to_string(), other_dtype.text_name(),
+      other_shape.to_string()));
+}
+
 }  // namespace kiln::compiler

@@ -204,8 +204,12 @@ int Builder::weight(const ir::Op& op) {
   const auto& name = op.attribute<std::string>("name");
   auto it = std::find(program_.weights.begin(), program_.weights.end(), name);
   auto number = it - program_.weights.begin();
+  const graph::TensorType& type = op.result()->type.tensor();
   if (it == program_.weights.end()) program_.weights.push_back(name);
-  return new_tensor(Tensor::Storage::weight, op.result()->type.tensor(), number);
+  for (const Tensor& other : program_.tensors)
+    if (other.storage == Tensor::Storage::weight && other.number == number)
+      check_same_weight(name, other.dtype, graph::Shape(other.shape), type.dtype, type.shape);
+  return new_tensor(Tensor::Storage::weight, type, number);
 }
 
 const Expr* Builder::range(Arena& arena, const ir::Op& op, DType result, const Position& position) {

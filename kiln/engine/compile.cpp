@@ -7,6 +7,7 @@
 #include "kiln/engine/compiler_library.h"
 #include "kiln/engine/debug_config.h"
 #include "kiln/engine/program_places.h"
+#include "kiln/graph/location.h"
 #include "kiln/runtime/abi.h"
 #include "kiln/runtime/checksum.h"
 #include "kiln/runtime/host_cpu.h"
@@ -63,7 +64,7 @@ std::string failure_text(const Error& error, const ProgramPlaces& places) {
   std::string text = places.restore(error.message());
   if (!text.starts_with("Failed to compile the model."))
     text = "Failed to compile the model.\n" + text;
-  if (!places.has_tracebacks())
+  if (!places.has_tracebacks() && !graph::source_tracebacks())
     text +=
         "\nSet KILN_DEBUG=source-tracebacks before the graph is built to see the whole source "
         "traceback.";

@@ -61,20 +61,35 @@ void check_dtype(std::string_view op, DTypeFamily family, DType dtype) {
   throw ValueError(text);
 }
 
+namespace {
+
+/// A size that the dim has at least, whatever its symbols are, when its terms all grow.
+std::int64_t least(const Dim& dim) {
+  if (dim.is_static()) return dim.value();
+  std::int64_t constant = 0;
+  for (const DimTerm& term : dim.terms()) {
+    if (term.coefficient < 0) return 0;
+    if (term.atoms.empty()) constant = term.coefficient;
+    for (const DimAtom& atom : term.atoms)
+      if (!atom.is_symbol()) return 0;
+  }
+  return constant;
+}
+
+}  // namespace
+
 void check_size(std::string_view what, const Type& type) {
   if (!type.is_tensor() && !type.is_buffer()) return;
-  const Shape& shape = type.shaped().shape;
   std::int64_t bits = type.shaped().dtype.size_in_bits();
   bool overflow = false;
-  for (const Dim& dim : shape) {
-    if (!dim.is_static() || dim.value() == 0) continue;
-    overflow = overflow || __builtin_mul_overflow(bits, dim.value(), &bits);
-  }
+  for (const Dim& dim : type.shaped().shape)
+    overflow =
+        overflow || __builtin_mul_overflow(bits, std::max<std::int64_t>(least(dim), 1), &bits);
   if (overflow)
-    throw ValueError(format(
-        "{} has type {}, whose static dims alone make more bits than 64 bits can count; check "
-        "the dims, or work on smaller parts.",
-        what, type.repr()));
+    throw ValueError(
+        format("{} has type {}, which takes more bits than 64 bits can count; check the dims, or "
+               "work on smaller parts.",
+               what, type.repr()));
 }
 
 Shape broadcast_shapes(const Shape& a, const Shape& b) {

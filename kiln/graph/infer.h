@@ -46,8 +46,9 @@ void check_name(std::string_view what, std::string_view name);
 std::optional<Dim> range_length(const ir::Attribute& start, const ir::Attribute& stop,
                                 const ir::Attribute& step, DType dtype);
 
-/// Bits that int64 cannot count, from the static dims other than 0: ValueError, since steps between
-/// elements would wrap. `what` is what has the type, such as "The result of 'pad'".
+/// A type that takes more bits than int64 can count, whatever its symbols are and an axis of size 0
+/// aside: ValueError, since steps between elements would wrap. `what` is what has the type, such as
+/// "The result of 'pad'".
 void check_size(std::string_view what, const Type& type);
 
 /// The broadcast of two shapes; ValueError naming both when there is none.

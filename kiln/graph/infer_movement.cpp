@@ -206,10 +206,23 @@ Shape sliced_shape(const Inference& op, const Shape& shape, std::size_t first_dy
   if (operand + chains != op.operands.size())
     throw ValueError(format("'{}' has {} operands, but its attributes account for {}.", op.name(),
                             op.operands.size(), operand + chains));
+  // Elements between neighbours along an axis, as far as static dims tell.
+  std::vector<std::int64_t> strides(shape.size(), 1);
+  for (std::size_t i = shape.size(); i-- > 1;)
+    strides[i - 1] = shape[i].is_static() && shape[i].value() > 1
+                         ? strides[i] * shape[i].value()  // fits, or the input would not be there
+                         : strides[i];
   Shape result;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const Dim &n = shape[i], &a = starts[i], &b = stops[i];
     const std::int64_t s = steps[i];
+    // The first two elements must have a place.
+    std::int64_t place = 0;
+    const std::int64_t first = a.is_static() ? std::max<std::int64_t>(a.value(), 0) : 0;
+    if (__builtin_mul_overflow(s, strides[i], &place) ||
+        __builtin_add_overflow(first, std::int64_t{1}, &place) ||
+        __builtin_mul_overflow(place, strides[i], &place))
+      throw ValueError("slice index computation overflow");
     if (s == 0) throw ValueError("slice step must not be 0");
     if (s < 0 && !n.is_static())
       throw ValueError(format("expected positive integer step but got {}", s));

@@ -302,14 +302,16 @@ std::pair<TensorValue, TensorValue> promote(const TensorValueLike& lhs,
   return {std::move(values[0]), std::move(values[1])};
 }
 
-TensorValue strong(const TensorValueLike& value) {
-  if (std::holds_alternative<Scalar>(value.variant()) ||
-      std::holds_alternative<Array>(value.variant()))
-    throw TypeError(
-        format("Unary ops do not support non-kiln objects as input. Got {}; use "
-               "ops.constant to convert it to a TensorValue with a specific dtype.",
-               value.repr()));
-  return detail::strong_tensor(value);
+TensorValue strong(const TensorValueLike& value, std::string_view what) {
+  if (!std::holds_alternative<Array>(value.variant()) &&
+      !std::holds_alternative<Scalar>(value.variant()))
+    return detail::strong_tensor(value);
+  const std::string reason = what.empty() ? "Unary ops do not support non-kiln objects as input"
+                                          : format("{} must be a value of the graph", what);
+  throw TypeError(
+      format("{}. Got {}; use ops.constant to convert it to a TensorValue with a "
+             "specific dtype.",
+             reason, value.repr()));
 }
 
 }  // namespace kiln::graph

@@ -35,7 +35,8 @@ void write_integer(DType dtype, const Scalar& value, std::byte* to);
 std::vector<TensorValue> promote(std::span<const TensorValueLike* const> operands);
 std::pair<TensorValue, TensorValue> promote(const TensorValueLike& lhs, const TensorValueLike& rhs);
 
-/// The one operand of an op that takes no numbers. Weak: TypeError.
-TensorValue strong(const TensorValueLike& value);
+/// An operand of an op that takes no numbers there. Weak: TypeError, which names `what` it is
+/// unless it is the only one.
+TensorValue strong(const TensorValueLike& value, std::string_view what = {});
 
 }  // namespace kiln::graph

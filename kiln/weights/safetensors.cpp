@@ -163,8 +163,17 @@ Header read_header(std::string_view text) {
         header.metadata.insert_or_assign(name, reader.string());
       continue;
     }
+    if (const std::size_t at = key.find('\0'); at != std::string::npos)
+      invalid(format("the name of a tensor holds a NUL character, behind '{}'", key.substr(0, at)));
     if (!names.insert(key).second) invalid(format("tensor '{}' stands there twice", key));
-    header.entries.push_back(read_entry(reader, key));
+    try {
+      header.entries.push_back(read_entry(reader, key));
+    } catch (const ValueError& error) {
+      // What the reader finds wrong is not about a tensor for it.
+      const std::string about = format("tensor '{}'", key);
+      if (error.message().starts_with(about)) throw;
+      invalid(format("{}: {}", about, error.message()));
+    }
   }
   reader.finish();
   return header;

@@ -211,28 +211,39 @@ void bind_choices(nb::module_& m) {
 void def_compile(nb::class_<InferenceSession>& cls) {
   cls.def(
          "compile",
-         [](const InferenceSession& s, Any model, Any extensions, bool fusion) {
+         [](const InferenceSession& s, Any model, Any extensions, bool fusion) -> nb::object {
            refuse_extensions(extensions);
-           return compiling(model, fusion, [&](const auto& what, const CompileSettings& settings) {
-             return s.compile(what, settings);
-           });
+           if (nb::isinstance<CompiledModel>(model)) return nb::borrow(model);
+           return nb::cast(
+               compiling(model, fusion, [&](const auto& what, const CompileSettings& settings) {
+                 return s.compile(what, settings);
+               }));
          },
          nb::arg("model"), nb::kw_only(), nb::arg("custom_extensions") = nb::none(),
          nb::arg("tile_based_fusion") = false,
-         "Compiles a graph or a module, or reads the MEF at a path; blocks.")
+         nb::sig("def compile(self, model: object | None, *, "
+                 "custom_extensions: object | None = None, tile_based_fusion: bool = False) "
+                 "-> CompiledModel"),
+         "Compiles a graph or a module, or reads the MEF at a path; blocks. A CompiledModel is "
+         "returned as it is.")
       .def(
           "compile_async",
-          [](const InferenceSession& s, Any model, Any extensions, bool fusion) {
+          [](const InferenceSession& s, Any model, Any extensions, bool fusion) -> nb::object {
             refuse_extensions(extensions);
+            if (nb::isinstance<CompiledModel>(model)) return nb::borrow(model);
             const Source source = to_source(model);
-            ReleaseGil release;
-            if (auto* module = std::get_if<std::unique_ptr<graph::ir::Module>>(&source))
-              return s.compile_async(**module, {.tile_based_fusion = fusion});
-            if (auto* compiled = std::get_if<CompiledModel>(&source)) return *compiled;
-            return s.compile_async(std::get<std::string>(source));
+            return nb::cast([&] {
+              ReleaseGil release;
+              if (auto* module = std::get_if<std::unique_ptr<graph::ir::Module>>(&source))
+                return s.compile_async(**module, {.tile_based_fusion = fusion});
+              return s.compile_async(std::get<std::string>(source));
+            }());
           },
           nb::arg("model"), nb::kw_only(), nb::arg("custom_extensions") = nb::none(),
           nb::arg("tile_based_fusion") = false,
+          nb::sig("def compile_async(self, model: object | None, *, "
+                  "custom_extensions: object | None = None, tile_based_fusion: bool = False) "
+                  "-> CompiledModel"),
           "As `compile`, but returns at once; a failure appears at first use.")
       .def(
           "compile_reusing_mefs",

@@ -90,6 +90,8 @@ void refuse_wide(nb::handle number, const Dim& size, const char* before, const c
   int overflow = 0;
   PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow == 0) return;
+  if (!size.is_static() && std::string_view(before) != "Index ")
+    throw ValueError("slice index computation overflow");
   const std::string text = before + str_of(number) + after + size.to_string();
   if (std::string_view(before) == "Index ") throw IndexError(text);
   throw ValueError(text);

@@ -39,6 +39,9 @@ void bind_quantization(nb::module_& m) {
                        std::string(graph::to_string(e)).c_str());
   encoding
       .def_prop_ro(
+          "name", [](QuantizationEncoding e) { return std::string(graph::name(e)); },
+          "Its name in lower case, such as 'q4_k'.")
+      .def_prop_ro(
           "block_parameters", [](QuantizationEncoding e) { return graph::block_parameters(e); },
           "Elements and bytes of a block; KeyError for GPTQ.")
       .def_prop_ro(

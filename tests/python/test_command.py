@@ -107,6 +107,7 @@ def test_help_of_each_command(command):
     (["run", "axpy.mef", "--seed", "x"], "--seed"),
     (["run", "axpy.mef", "--threads", "-1"], "--threads"),
     (["bench", "axpy.mef", "--repeat", "0"], "--repeat"),
+    (["bench", "axpy.mef", "--repeat", "1e3"], "'1e3' is not a whole number from 1 to 1073741824"),
     (["bench", "axpy.mef", "--warmup", "-1"], "--warmup"),
     (["run", "axpy.mef", "--dim", "n"], "--dim takes NAME=VALUE, not 'n'."),
     (["run", "axpy.mef", "--dim", "n=two"], "--dim takes NAME=N with a number N >= 0, not 'n=two'."),

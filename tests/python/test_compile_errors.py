@@ -26,11 +26,11 @@ def line_of(function, part: str) -> str:
     return f"{__file__}:{number}"
 
 
-def failure(graph) -> str:
+def failure(graph, start="Failed to compile the model.\n") -> str:
     with pytest.raises(RuntimeError) as caught:
         session().compile(graph)
     text = str(caught.value)
-    assert text.startswith("Failed to compile the model.\n")
+    assert text.startswith(start)
     return text
 
 
@@ -53,7 +53,7 @@ def test_a_size_beyond_memory_names_the_line(wrap):
 
 @pytest.mark.parametrize("shape", [[2**31, 2**31], [2**40, 2**40], [2**62, 2**62, 2]])
 def test_a_size_beyond_64_bits_is_refused_at_once(shape):
-    text = rf"The result of 'broadcast_to' has type .*{shape[0]}.* whose static dims alone make more bits than 64"
+    text = rf"The result of 'broadcast_to' has type .*{shape[0]}.* which takes more bits than 64 bits can count"
     with pytest.raises(ValueError, match=text):
         Graph("case", lambda x: ops.sum(ops.broadcast_to(x[0, 0], shape)), [ONE])
     with pytest.raises(ValueError, match="Input 1 of graph 'case' has type .* more bits than 64 bits can count"):
@@ -64,6 +64,43 @@ def test_a_size_beyond_64_bits_is_refused_at_once(shape):
             Graph("case", lambda x, dims=dims: ops.broadcast_to(x[0, 0], dims), [tensor_type("float32", ["n", 1])])
     with pytest.raises(ValueError):
         np.zeros([*shape, 0])
+
+
+@pytest.mark.parametrize("columns", [(), (4,), (2, 3)])
+def test_slices_beyond_64_bits_are_refused_at_once(columns):
+    for index in (slice(2**63 - 1, None), slice(2**70, None), slice(None, 2**64)):
+        with pytest.raises(ValueError, match="slice index computation overflow"):
+            Graph("case", lambda x, index=index: x[index], [tensor_type("float32", ["n", *columns])])
+    if columns:
+        with pytest.raises(ValueError, match="slice index computation overflow"):
+            Graph("case", lambda x: x[:: 2**63 - 1], [tensor_type("float32", ["n", *columns])])
+    model = session().load(Graph("case", lambda x: x[:: 2**40], [tensor_type("float32", ["n", *columns])]))
+    x = np.arange(5 * int(np.prod(columns)), dtype="f4").reshape(5, *columns)
+    np.testing.assert_array_equal(model(x)[0].to_numpy(), x[:: 2**40])
+
+
+def test_padding_beyond_64_bits_is_refused_at_once():
+    with pytest.raises(ValueError, match="The result of 'pad' has type .* more bits than 64 bits can count"):
+        Graph("case", lambda x: ops.pad(x, [2**62, 2**62 - 3]), [tensor_type("int8", ["n"])])
+
+
+def test_one_name_for_weights_of_two_types():
+    def build(x):
+        return [x @ ops.constant_external("w", tensor_type("float32", [4, 4])),
+                ops.constant_external("w", tensor_type("float32", [4]))]
+
+    text = failure(Graph("case", build, [tensor_type("float32", ["n", 4])]), start="Failed to compile the model. ")
+    assert "Weight 'w' is declared twice with different types: f32 [4, 4] and f32 [4]" in text
+
+
+def test_the_advice_is_left_out_where_it_was_taken():
+    unfinished = Graph("case", input_types=[ONE])
+    assert "source-tracebacks" in failure(unfinished, start="Failed to compile the model. ")
+    Graph.debug.source_tracebacks = True
+    try:
+        assert "source-tracebacks" not in failure(unfinished, start="Failed to compile the model. ")
+    finally:
+        Graph.debug.source_tracebacks = False
 
 
 def test_the_line_of_the_op_itself():

@@ -81,6 +81,11 @@ def test_compile_and_init(session):
     assert not hasattr(compiled, "execute")
 
 
+def test_a_compiled_model_is_compiled_already(session):
+    compiled = session.compile(axpy())
+    assert session.compile(compiled) is compiled and session.compile_async(compiled) is compiled
+
+
 def test_modules_of_graphs(session):
     module = Module()
     axpy("first", module=module), axpy("second", module=module)

@@ -8,7 +8,7 @@ import pytest
 from kiln.driver import CPU, Buffer, Device, load_max_buffer
 from kiln.dtype import DType
 from kiln.engine import CompiledModel, InferenceSession, MefInfo, Model, TensorSpec, query_mef, read
-from kiln.graph import DeviceRef, Graph, TensorType, Type, Weight, ops
+from kiln.graph import DeviceRef, Graph, QuantizationEncoding, TensorType, Type, Weight, ops
 from kiln.weights import Safetensors, load_safetensors
 
 pytestmark = pytest.mark.engine
@@ -186,3 +186,19 @@ def test_a_range_is_rounded_once(dtype, bounds):
         np.testing.assert_allclose(found, expected, rtol=1e-15, atol=1e-15)
     else:
         np.testing.assert_array_equal(found, expected)
+
+
+def test_values_in_the_place_of_operands_are_named(x):
+    for call, what in ((lambda: ops.gather(x, np.array([0, 1]), 0), "The tensor of indices"),
+                       (lambda: ops.gather(1.0, x, 0), "The input"),
+                       (lambda: ops.where(True, x, x), "The condition of ops.where"),
+                       (lambda: ops.cond(True, [], lambda: None, lambda: None), "The predicate of ops.cond"),
+                       (lambda: ops.stack([x, 1.0]), "An input of ops.stack")):
+        with pytest.raises(TypeError, match=f"{what} must be a value of the graph. Got .*use ops.constant to"):
+            call()
+
+
+def test_encodings_have_names_in_lower_case():
+    names = {encoding.name for encoding in QuantizationEncoding}
+    assert names == {"q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "gptq"}
+    assert QuantizationEncoding["Q4_K"] is QuantizationEncoding("Q4_K") is QuantizationEncoding.Q4_K

@@ -159,7 +159,12 @@ TEST_F(SafetensorsTest, RefusesMalformedHeaders) {
   expect_invalid("{\"x\":" + entry("F32", "[2]", "[0,4]") + "}", "abcd", "'x'");
   expect_invalid("{\"x\":" + entry("F32", "[1]", "[4,0]") + "}", "abcd", "'x'");
   expect_invalid("{\"x\":" + entry("F32", "[1]", "[0,4,8]") + "}", "abcd", "'x' has 3 offsets");
-  expect_invalid("{\"x\":" + entry("F32", "[-1]", "[0,4]") + "}", "abcd", "-1");
+  expect_invalid("{\"x\":" + entry("F32", "[-1]", "[0,4]") + "}", "abcd", "tensor 'x': '-1'");
+  expect_invalid("{\"x\":" + entry("F32", "[1]", "[\"0\",4]") + "}", "abcd", "tensor 'x': ");
+  expect_invalid("{\"x\":" + entry("F32", "[1180591620717411303424]", "[0,4]") + "}", "abcd",
+                 "tensor 'x': ");
+  expect_invalid("{\"a\\u0000b\":" + entry("U8", "[1]", "[0,1]") + "}", "a",
+                 "the name of a tensor holds a NUL character, behind 'a'");
   expect_invalid("{\"x\":" + entry("F32", "[4294967296,4294967296]", "[0,4]") + "}", "abcd", "'x'");
   expect_invalid("{\"x\":" + entry("F32", "[1]", "[4,8]") + "}", "abcdabcd",
                  "gap of 4 bytes before tensor 'x'");

@@ -140,7 +140,7 @@ std::vector<Value> finish(d::GraphState& graph, ir::Op* op, std::vector<Region> 
 std::vector<Value> cond(const TensorValueLike& pred, const std::vector<Type>& out_types,
                         const RegionFunction& then_fn, const RegionFunction& else_fn) {
   LocationScope at(pred.location());
-  TensorValue predicate = strong(pred);
+  TensorValue predicate = strong(pred, "The predicate of ops.cond");
   auto& graph = *d::current_graph();
   // Checked first, since a function that records a region may have effects of its own.
   ir::infer_types(OpKind::cond, {d::operand_of(graph, predicate)}, {}, {});
@@ -172,7 +172,7 @@ std::vector<Value> while_loop(const std::vector<TensorValueLike>& initial_values
   std::vector<Value> operands;
   std::vector<Type> types;
   for (const TensorValueLike& value : initial_values) {
-    operands.push_back(strong(value));
+    operands.push_back(strong(value, "An iteration value of ops.while_loop"));
     types.push_back(operands.back().type());
   }
   auto& graph = *d::current_graph();

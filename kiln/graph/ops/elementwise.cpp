@@ -113,7 +113,7 @@ TensorValue cast(T x, DType dtype) {
 
 TensorValue where(T condition, T x, T y) {
   LocationScope at(condition.location());
-  TensorValue chosen = strong(condition);
+  TensorValue chosen = strong(condition, "The condition of ops.where");
   if (x.is_weak() && y.is_weak())
     throw TypeError(
         "ops.where needs at least one kiln object among x and y. Use ops.constant to convert a "

@@ -18,6 +18,8 @@ using graph::detail::add_tensor_op;
 
 namespace {
 
+constexpr std::string_view kInput = "The input", kIndices = "The tensor of indices";
+
 const Location& line_of(const std::vector<TensorValueLike>& values) {
   for (const TensorValueLike& value : values)
     if (!value.is_weak()) return value.location();
@@ -58,7 +60,8 @@ TensorValue stack(const std::vector<TensorValueLike>& values, int axis) {
   if (values.empty()) throw ValueError("Expected at least one value to stack");
   LocationScope at(line_of(values));
   std::vector<TensorValue> tensors;
-  for (const TensorValueLike& value : values) tensors.push_back(strong(value));
+  for (const TensorValueLike& value : values)
+    tensors.push_back(strong(value, "An input of ops.stack"));
   const int rank = tensors[0].rank();
   for (const TensorValue& tensor : tensors) {
     if (tensor.rank() != rank) throw ValueError("All inputs to stack must be the same rank");
@@ -142,7 +145,7 @@ TensorValue pad(const TensorValueLike& input, const std::vector<std::int64_t>& p
     if (options.value.is_weak()) {
       value = promote_weak(options.value, x.dtype(), x.device());
     } else {
-      value = strong(options.value);
+      value = strong(options.value, "The padding value");
       const DType pair[] = {x.dtype(), value.dtype()};
       if (promoted_dtype(pair) != x.dtype())
         throw ValueError(
@@ -165,7 +168,7 @@ TensorValue tile(const TensorValueLike& x, const Shape& repeats) {
 
 TensorValue gather(const TensorValueLike& input, const TensorValueLike& indices, int axis) {
   LocationScope at(input.location());
-  TensorValue x = strong(input), i = strong(indices);
+  TensorValue x = strong(input, kInput), i = strong(indices, kIndices);
   const int rank = x.rank();
   if (axis < -rank || axis >= rank)
     throw IndexError(format("axis={} out of range for input={}", axis, x.repr()));
@@ -176,14 +179,15 @@ TensorValue gather(const TensorValueLike& input, const TensorValueLike& indices,
 TensorValue gather_nd(const TensorValueLike& input, const TensorValueLike& indices,
                       int batch_dims) {
   LocationScope at(input.location());
-  TensorValue x = strong(input), i = strong(indices);
+  TensorValue x = strong(input, kInput), i = strong(indices, kIndices);
   return add_tensor_op(OpKind::gather_nd, {x, i}, {{"batch_dims", std::int64_t{batch_dims}}});
 }
 
 TensorValue scatter(const TensorValueLike& input, const TensorValueLike& updates,
                     const TensorValueLike& indices, int axis) {
   LocationScope at(input.location());
-  TensorValue x = strong(input), u = strong(updates), i = strong(indices);
+  TensorValue x = strong(input, kInput), u = strong(updates, "What is scattered"),
+              i = strong(indices, kIndices);
   const int rank = x.rank();
   if (axis < -rank || axis >= rank)
     throw ValueError(

@@ -316,7 +316,9 @@ class InferenceSession:
     def __repr__(self) -> str: ...
 
     def compile(self, model: object | None, *, custom_extensions: object | None = None, tile_based_fusion: bool = False) -> CompiledModel:
-        """Compiles a graph or a module, or reads the MEF at a path; blocks."""
+        """
+        Compiles a graph or a module, or reads the MEF at a path; blocks. A CompiledModel is returned as it is.
+        """
 
     def compile_async(self, model: object | None, *, custom_extensions: object | None = None, tile_based_fusion: bool = False) -> CompiledModel:
         """As `compile`, but returns at once; a failure appears at first use."""

@@ -550,6 +550,10 @@ class QuantizationEncoding(enum.StrEnum):
     GPTQ = 'GPTQ'
 
     @property
+    def name(self) -> str:
+        """Its name in lower case, such as 'q4_k'."""
+
+    @property
     def block_parameters(self) -> BlockParameters:
         """Elements and bytes of a block; KeyError for GPTQ."""
 
