@@ -564,17 +564,26 @@ class HostEmitter {
     if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(count)) {
       if (known->isZero()) return;
       auto* known_grain = llvm::dyn_cast<llvm::ConstantInt>(grain);
-      if (known->isOne() || (known_grain && known->getSExtValue() <= known_grain->getSExtValue())) {
+      if (known->isOne() ||
+          (known_grain && known->getSExtValue() / 2 < known_grain->getSExtValue())) {
         inline_call();
         return;
       }
     }
     llvm::Value* threads = field(offsetof(KilnCall, num_threads), f_.b.getInt64Ty());
-    llvm::Value* alone =
-        f_.b.CreateOr(f_.b.CreateICmpSLE(count, grain), f_.b.CreateICmpEQ(threads, f_.i64(1)));
+    llvm::Value* alone = f_.b.CreateOr(f_.b.CreateICmpSLT(f_.b.CreateSDiv(count, f_.i64(2)), grain),
+                                       f_.b.CreateICmpEQ(threads, f_.i64(1)));
     f_.branch(alone, inline_call, [&] {
+      // Equal pieces, as many for each thread: with few of them the last would else be short.
+      llvm::Value* pieces = f_.b.CreateUDiv(count, grain);
+      llvm::Value* even =
+          f_.b.CreateSelect(f_.b.CreateICmpUGE(pieces, threads),
+                            f_.b.CreateSub(pieces, f_.b.CreateURem(pieces, threads)), pieces);
+      llvm::Value* piece = divide_up(count, even);
+      if (launch.grain > 1)
+        piece = f_.b.CreateMul(divide_up(piece, f_.i64(launch.grain)), f_.i64(launch.grain));
       runtime_call(offsetof(KilnRuntime, parallel_for), f_.b.getVoidTy(),
-                   {call_, callee.getCallee(), slots_, count, grain});
+                   {call_, callee.getCallee(), slots_, count, piece});
       return Values{};
     });
   }
@@ -601,6 +610,10 @@ class HostEmitter {
     const std::int64_t panels = known ? (columns.value() + width - 1) / width : 0;
     const std::int64_t bytes = known ? depth.value() * width * dtype.size_in_bytes() : 0;
     return {pointer_of(next.operands[1].tensor), f_.i64(panels), f_.i64(bytes)};
+  }
+
+  llvm::Value* divide_up(llvm::Value* x, llvm::Value* by) {
+    return f_.b.CreateUDiv(f_.b.CreateAdd(x, f_.b.CreateSub(by, f_.i64(1))), by);
   }
 
   /// Iterations that are worth handing to another thread, a multiple of the launch's own grain.

@@ -213,8 +213,9 @@ KernelLaunch launch_of_product(const Kernel& kernel, const Program& program, con
         kernel.extent(batch_axes), kernel.arena->extent(kernel.key_axis),
         kernel.arena->extent(kernel.reduced_axis), kernel.extent(batch_axes + 1)};
     launch.has_scratch = true;
-    launch.unit_length = launch.attention->keys;
-    launch.unit_cost = 64;
+    // A unit has many rows or all; short ones fill their tiles in part only.
+    launch.unit_length = launch.attention->keys * launch.attention->rows;
+    launch.unit_cost = 24;
     return launch;
   }
   launch.product = {kernel.extent(batch_axes), kernel.extent(batch_axes + 1)};
