@@ -508,6 +508,7 @@ class HostEmitter {
     llvm::Value* nothing = nullptr;
     for (const Store& store : kernel.stores) {
       const Tensor& to = program_.tensors[static_cast<std::size_t>(store.tensor)];
+      if (may_fail(store)) return nullptr;
       if (!seen.insert(store.tensor).second) continue;
       llvm::Value* empty = nullptr;
       for (const Dim& extent : to.shape) {

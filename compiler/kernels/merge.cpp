@@ -33,16 +33,6 @@ bool is_private(const Program& program, int tensor) {
   return storage == Tensor::Storage::temporary || storage == Tensor::Storage::prepared;
 }
 
-/// Whether working out what or where it stores may end the call.
-bool may_fail(const Store& store) {
-  bool found = false;
-  std::unordered_map<const Expr*, bool> seen;
-  auto visit = [&](const Expr* e) { found = found || e->kind == Expr::Kind::checked_index; };
-  walk(store.value, seen, visit);
-  walk_index(store.index, seen, visit);
-  return found;
-}
-
 /// Adds what a step itself reads; steps inside it are visited on their own.
 void add_reads(const Step& step, std::set<int>& read) {
   if (step.condition) {

@@ -61,6 +61,15 @@ Accesses accesses_of(const Step& step) {
   return accesses;
 }
 
+bool may_fail(const Store& store) {
+  bool found = false;
+  std::unordered_map<const Expr*, bool> seen;
+  auto visit = [&](const Expr* e) { found = found || e->kind == Expr::Kind::checked_index; };
+  walk(store.value, seen, visit);
+  walk_index(store.index, seen, visit);
+  return found;
+}
+
 void check_same_weight(const std::string& name, DType dtype, const graph::Shape& shape,
                        DType other_dtype, const graph::Shape& other_shape) {
   if (dtype == other_dtype && shape == other_shape) return;

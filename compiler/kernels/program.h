@@ -184,6 +184,9 @@ Accesses accesses_of(const Step& step);
 /// The loads of a kernel, those in positions included.
 std::vector<const Expr*> loads_of(const Kernel& kernel);
 
+/// Whether working out what or where a kernel stores may end the call.
+bool may_fail(const Store& store);
+
 /// A weight that is declared with two types: RuntimeError naming both.
 void check_same_weight(const std::string& name, DType dtype, const graph::Shape& shape,
                        DType other_dtype, const graph::Shape& other_shape);

@@ -80,6 +80,8 @@ int Builder::reads_through(const ir::Op& user) {
 }
 
 bool Builder::is_read_whole(const ir::Value* value) {
+  const graph::Shape& shape = value->type.tensor().shape;
+  if (std::find(shape.begin(), shape.end(), Dim(0)) != shape.end()) return false;
   if (roots_.count(value)) return true;
   if (auto it = read_whole_.find(value); it != read_whole_.end()) return it->second;
   bool whole = false;

@@ -145,3 +145,22 @@ def test_a_branch_that_is_not_taken_checks_no_indices():
     assert_equal(execute(model, [x, wrong, np.array(False)])[0], x[0:1])
     with pytest.raises(ValueError, match="gather: index 4 is out of bounds for axis 0 with size 4"):
         execute(model, [x, wrong, np.array(True)])
+
+
+def test_a_gather_of_rows_without_elements():
+    types = [("float32", ("n", 0)), ("int64", ("k",))]
+    x = np.zeros((5, 0), np.float32)
+    refuse(lambda x, i: ops.gather(x, i, 0), types, [x, np.array([0, 7])],
+           "gather: index 7 is out of bounds for axis 0 with size 5", fine=[x, np.array([4, -5])])
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_scatter_into_nothing(rows):
+    def build(x, updates, indices):
+        return ops.scatter(x, updates, indices, 0)
+
+    types = [("float32", ("n", 3)), ("float32", ("k", 3)), ("int64", ("k", 3))]
+    x = np.zeros((rows, 3), np.float32)
+    refuse(build, types, [x, np.ones((1, 3), np.float32), np.full((1, 3), rows)],
+           f"scatter: index {rows} is out of bounds for axis 0 with size {rows}",
+           fine=[x, np.ones((0, 3), np.float32), np.zeros((0, 3), np.int64)])
