@@ -359,9 +359,11 @@ class Program {
     strided.inplace_copy_from(back[{Slice{0, 2}}]);
     const Buffer view = back.to(device_, {.after = queue_.record_event()});
     const Buffer sum(DType::int32, {4}, queue_);
-    queue_.enqueue_cpu_function([use = marker_, to = static_cast<std::int32_t*>(sum.data()),
-                                 a = static_cast<const std::int32_t*>(back.data()),
-                                 b = static_cast<const std::int32_t*>(strided.data())] {
+    // It keeps the buffers, since a later step that fails gives up this function's.
+    queue_.enqueue_cpu_function([use = marker_, sum, back, strided] {
+      auto* to = static_cast<std::int32_t*>(sum.data());
+      const auto* a = static_cast<const std::int32_t*>(back.data());
+      const auto* b = static_cast<const std::int32_t*>(strided.data());
       for (int i = 0; i < 4; ++i) to[i] = a[i] + (i < 2 ? b[i] : 0);
     });
     std::vector<std::int32_t> foreign{10, 20, 30, 40};

@@ -269,8 +269,8 @@ TEST(Text, NamesOfArgumentsAndResults) {
   for (const char* names : {R"("0", "two words")", R"("arg1", "1")", R"("x", "%y")", ""}) {
     const std::string text = reprint(with(names, ""));
     EXPECT_EQ(reprint(text), text) << names;
-    const auto& read = ir::parse(text)->graphs[0]->argument_names;
-    EXPECT_EQ(read, ir::parse(with(names, ""))->graphs[0]->argument_names);
+    const auto read = ir::parse(text), given = ir::parse(with(names, ""));
+    EXPECT_EQ(read->graphs[0]->argument_names, given->graphs[0]->argument_names);
   }
 }
 
