@@ -64,6 +64,8 @@ def _parse(text: str, defaults: tuple[Any, ...], name: str, skip_self: bool) -> 
 
 def _fits(value: Any, annotation: str) -> bool | None:
     """Whether `value` has the type; None where only the conversion itself can tell."""
+    if value is None and annotation.startswith("collections.abc."):
+        return False
     if not annotation or annotation.startswith(_ANYTHING):
         return True
     alternatives = list(_split(annotation, "|"))

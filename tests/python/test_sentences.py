@@ -202,3 +202,9 @@ def test_encodings_have_names_in_lower_case():
     names = {encoding.name for encoding in QuantizationEncoding}
     assert names == {"q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "gptq"}
     assert QuantizationEncoding["Q4_K"] is QuantizationEncoding("Q4_K") is QuantizationEncoding.Q4_K
+
+
+def test_a_shape_that_is_none_is_named(x):
+    for call in (lambda: TensorType(F32, None, CPU()), lambda: x.reshape(None), lambda: ops.reshape(x, None)):
+        with pytest.raises(TypeError, match=r"argument 'shape' must be Iterable\[Dim \| int \| str\], not None"):
+            call()
