@@ -544,8 +544,17 @@ class HostEmitter {
     if (launch.attention)
       count = f_.b.CreateMul(
           count, attention_unit_count(f_, kernel.product_dtype, attention_sizes(launch)));
+    // Before the branch, since it is remembered where it is first worked out.
+    llvm::Value* grain = launch.sequential ? nullptr : grain_of(launch);
     if (llvm::Value* nothing = stores_nothing(kernel))
-      count = f_.b.CreateSelect(nothing, f_.i64(0), count);
+      f_.when(f_.b.CreateNot(nothing), [&] { start(kernel, launch, count, grain); });
+    else
+      start(kernel, launch, count, grain);
+  }
+
+  /// Calls a kernel whose arguments are stored, for iterations [0, count).
+  void start(const Kernel& kernel, const KernelLaunch& launch, llvm::Value* count,
+             llvm::Value* grain) {
     llvm::FunctionType* type = llvm::FunctionType::get(
         f_.b.getVoidTy(),
         {f_.b.getPtrTy(), f_.b.getInt64Ty(), f_.b.getInt64Ty(), f_.b.getInt64Ty()}, false);
@@ -561,7 +570,6 @@ class HostEmitter {
       inline_call();
       return;
     }
-    llvm::Value* grain = grain_of(launch);
     if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(count)) {
       if (known->isZero()) return;
       auto* known_grain = llvm::dyn_cast<llvm::ConstantInt>(grain);

@@ -28,6 +28,7 @@ void Builder::check_indices(const ir::Op& op) {
   const graph::Shape& shape = op.operand(0)->type.tensor().shape;
   const graph::Type indices = op.operand(1)->type.tensor().cast(DType::int64);
   const int id = new_tensor(Tensor::Storage::temporary, indices.tensor());
+  tensor(id).many_writers = true;  // a bad constant is an error of the call too
   auto kernel = new_kernel(Kernel::Kind::loops);
   note(op);
   Arena& arena = *kernel->arena;

@@ -111,3 +111,21 @@ def test_nothing_takes_no_time(name):
     """Rows without elements are not visited: 2^50 of them would take days."""
     model = compiled(EMPTY[name], [tensor_type("float32", ["n", "m"])])
     assert execute(model, [np.zeros((2**50, 0), np.float32)])[0].size == 0
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", EMPTY)
+@pytest.mark.parametrize("columns", [0, "m"])
+@pytest.mark.parametrize("rows", [1, 7, "n"])
+def test_kernels_without_results_are_not_started(name, columns, rows):
+    model = compiled(EMPTY[name], [tensor_type("float32", [rows, columns])])
+    assert execute(model, [np.zeros((7 if rows == "n" else rows, 0), np.float32)])[0].size == 0
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("reduce", [ops.min, ops.max, ops.sum, ops.argmax, ops.mean])
+@pytest.mark.parametrize("shape", [(8, 0, 3, "b"), (8, 0, 3, 2), ("a", "b", 3, 0), (0, 8, 3)])
+def test_reductions_without_results(reduce, shape):
+    model = compiled(lambda x: reduce(x, 2), [tensor_type("float32", shape)])
+    given = tuple({"a": 4, "b": 2}.get(n, n) for n in shape)
+    assert execute(model, [np.zeros(given, np.float32)])[0].size == 0
