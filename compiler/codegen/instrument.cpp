@@ -6,6 +6,7 @@
 #include <llvm/Transforms/Instrumentation/AddressSanitizer.h>
 #include <llvm/Transforms/Instrumentation/ThreadSanitizer.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "kiln/support/sanitizer.h"
@@ -72,12 +73,17 @@ struct ReportVectors : llvm::PassInfoMixin<ReportVectors> {
     auto* vector = llvm::cast<llvm::FixedVectorType>(type);
     const std::uint64_t size =
         at.getDataLayout().getTypeStoreSize(vector->getElementType()).getFixedValue();
+    // Panels of bytes have masks of 128 lanes.
+    const unsigned width = std::max(64U, vector->getNumElements());
     llvm::Value* bits = b.CreateBitCast(mask, b.getIntNTy(vector->getNumElements()));
-    bits = b.CreateZExt(bits, b.getInt64Ty());
-    llvm::Value* none = b.CreateICmpEQ(bits, b.getInt64(0));
-    llvm::Value* first = b.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, bits, b.getFalse());
-    llvm::Value* unused = b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, bits, b.getFalse());
-    llvm::Value* lanes = b.CreateSub(b.CreateSub(b.getInt64(64), unused), first);
+    bits = b.CreateZExt(bits, b.getIntNTy(width));
+    llvm::Value* none = b.CreateICmpEQ(bits, b.getIntN(width, 0));
+    auto count = [&](llvm::Intrinsic::ID zeros) {
+      return b.CreateTrunc(b.CreateBinaryIntrinsic(zeros, bits, b.getFalse()), b.getInt64Ty());
+    };
+    llvm::Value* first = count(llvm::Intrinsic::cttz);
+    llvm::Value* lanes =
+        b.CreateSub(b.CreateSub(b.getInt64(width), count(llvm::Intrinsic::ctlz)), first);
     first = b.CreateSelect(none, b.getInt64(0), first);
     lanes = b.CreateSelect(none, b.getInt64(0), lanes);
     call(at, name, b.CreateGEP(vector->getElementType(), pointer, first),
