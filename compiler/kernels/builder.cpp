@@ -34,11 +34,16 @@ std::int64_t ConstantPool::add(const ir::ConstantData& data) {
 
 Program Builder::build() {
   const ir::Block& body = *program_.graph->body;
-  for (std::size_t i = 0; i < body.arguments.size(); ++i) {
-    const ir::Value* argument = body.arguments[i].get();
-    if (argument->type.is_chain() || argument->type.is_opaque()) continue;
-    tensor_of_[argument] =
-        new_tensor(Tensor::Storage::input, argument->type.shaped(), static_cast<std::int64_t>(i));
+  std::int64_t inputs = 0;
+  for (const auto& argument : body.arguments) {
+    if (argument->type.is_chain()) continue;
+    if (argument->type.is_opaque())
+      throw RuntimeError(format(
+          "Failed to compile the model. Input {} of graph '{}' is opaque: only custom kernels "
+          "understand it, and this graph has none. Give the graph tensors or buffers.",
+          argument->index, program_.graph->name));
+    tensor_of_[argument.get()] =
+        new_tensor(Tensor::Storage::input, argument->type.shaped(), inputs++);
     for (const Dim& dim : argument->type.shaped().shape) sizes_.insert(dim.to_string());
   }
   for (const std::string& symbol : program_.graph->parameters) known_symbols_.insert(symbol);

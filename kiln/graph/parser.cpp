@@ -280,6 +280,12 @@ class Parser : AttributeParser {
       results.push_back(parse_type());
     }
     graph->is_subgraph = lex_.accept("subgraph");
+    for (const auto& argument : graph->body->arguments)
+      if (argument->type.is_chain() && !graph->is_subgraph)
+        lex_.fail_at(at,
+                     format("graph '{}' has a chain among its inputs; only a subgraph has, make "
+                            "one with kiln.chain.create()",
+                            graph->name));
     if (lex_.accept("params")) parse_list([&] { graph->parameters.push_back(lex_.identifier()); });
     if (graph->parameters != dims.parameters())
       lex_.fail_at(

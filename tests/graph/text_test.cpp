@@ -250,6 +250,17 @@ TEST(Text, SymbolsHaveASizeBeforeTheyAreUsed) {
   expect(cond + "      kiln.yield()\n    }\n    " + use, "11:10", "k");
 }
 
+TEST(Text, OnlySubgraphsHaveChainsAmongTheirInputs) {
+  auto with = [](const std::string& kind) {
+    return "kiln.module version 1 {\n  kiln.graph @g(%chain0: chain, %input0: buffer<[4], f32>) -> "
+           "(chain)" +
+           kind + "\n {} {\n    kiln.output(%chain0)\n  }\n}\n";
+  };
+  EXPECT_THAT([&] { ir::parse(with("")); },
+              ThrowsMessage<ValueError>(HasSubstr("'g' has a chain among its inputs")));
+  EXPECT_EQ(ir::parse(with(" subgraph"))->graphs[0]->body->arguments.size(), 2u);
+}
+
 TEST(Text, NamesOfArgumentsAndResults) {
   auto with = [](const std::string& arguments, const std::string& results) {
     return "kiln.module version 1 {\n  kiln.graph @g(%a: tensor<[1], f32>, %b: tensor<[1], f32>) "

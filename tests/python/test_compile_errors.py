@@ -84,6 +84,18 @@ def test_padding_beyond_64_bits_is_refused_at_once():
         Graph("case", lambda x: ops.pad(x, [2**62, 2**62 - 3]), [tensor_type("int8", ["n"])])
 
 
+def test_opaque_inputs(tmp_path):
+    path = tmp_path / "opaque.txt"
+    path.write_text("""kiln.module version 1 {
+  kiln.graph @g(%x: opaque<"state">) -> () {} {
+    kiln.output()
+  }
+}
+""")
+    text = failure(Graph("g", path=path), start="Failed to compile the model. ")
+    assert "Input 0 of graph 'g' is opaque" in text and "Give the graph tensors or buffers." in text
+
+
 def test_one_name_for_weights_of_two_types():
     def build(x):
         return [x @ ops.constant_external("w", tensor_type("float32", [4, 4])),
