@@ -272,9 +272,9 @@ class Compilation {
       auto it = std::find_if(contents.weights.begin(), contents.weights.end(),
                              [&](const runtime::WeightSignature& w) { return w.name == name; });
       graph::Shape shape(tensor->shape);
-      if (it != contents.weights.end())
+      if (it != contents.weights.end()) {
         check_same_weight(name, it->dtype, it->shape, tensor->dtype, shape);
-      if (it == contents.weights.end()) {
+      } else {
         runtime::WeightSignature weight{
             name,        tensor->dtype, shape, graph::DeviceRef::CPU(), tensor->dtype.align(),
             std::nullopt};

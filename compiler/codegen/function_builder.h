@@ -35,6 +35,11 @@ class FunctionBuilder {
     return b.getInt64(static_cast<std::uint64_t>(value));
   }
 
+  /// ⌈x / by⌉ of i64 that are not negative.
+  llvm::Value* divide_up(llvm::Value* x, llvm::Value* by) {
+    return b.CreateUDiv(b.CreateAdd(x, b.CreateSub(by, i64(1))), by);
+  }
+
   /// for (i = from; i < to; i += step): `body` gets i and the carried values and returns their next
   /// values. Returns the carried values after the loop. The trip count may be zero.
   Values loop(llvm::Value* from, llvm::Value* to, llvm::Value* step, Values initial,

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
 
 #include "compiler/codegen/cpu/attention.h"
 #include "compiler/codegen/cpu/matmul.h"
@@ -60,6 +59,10 @@ class HostEmitter {
         slots = std::max(slots, signature_of(*step.kernel, program_).slots() + kSlotsOfNext);
     });
     slots_ = f_.stack_slot(f_.b.getInt64Ty(), static_cast<std::int64_t>(slots), 16);
+    if (&steps_ == &program_.run)
+      for (const Step& step : steps_)
+        if (step.kernel && streams_weights(*step.kernel, program_))
+          products_.push_back(step.kernel.get());
     emit_steps(steps_);
     f_.b.CreateRetVoid();
     f_.finish();
@@ -504,12 +507,10 @@ class HostEmitter {
   /// loop over axes of other sizes too, which may be long.
   llvm::Value* stores_nothing(const Kernel& kernel) {
     if (kernel.kind == Kernel::Kind::pack) return nullptr;  // its tensor has a shape of its own
-    std::set<int> seen;
     llvm::Value* nothing = nullptr;
     for (const Store& store : kernel.stores) {
       const Tensor& to = program_.tensors[static_cast<std::size_t>(store.tensor)];
       if (may_fail(store)) return nullptr;
-      if (!seen.insert(store.tensor).second) continue;
       llvm::Value* empty = nullptr;
       for (const Dim& extent : to.shape) {
         if (extent.is_static() && extent.value() != 0) continue;
@@ -588,9 +589,9 @@ class HostEmitter {
       llvm::Value* even =
           f_.b.CreateSelect(f_.b.CreateICmpUGE(pieces, threads),
                             f_.b.CreateSub(pieces, f_.b.CreateURem(pieces, threads)), pieces);
-      llvm::Value* piece = divide_up(count, even);
+      llvm::Value* piece = f_.divide_up(count, even);
       if (launch.grain > 1)
-        piece = f_.b.CreateMul(divide_up(piece, f_.i64(launch.grain)), f_.i64(launch.grain));
+        piece = f_.b.CreateMul(f_.divide_up(piece, f_.i64(launch.grain)), f_.i64(launch.grain));
       runtime_call(offsetof(KilnRuntime, parallel_for), f_.b.getVoidTy(),
                    {call_, callee.getCallee(), slots_, count, piece});
       return Values{};
@@ -600,29 +601,18 @@ class HostEmitter {
   /// What the product behind `kernel` reads of its weights: their memory, the panels, and the bytes
   /// of each. Behind the last one comes the first, in the next call.
   Values next_product(const Kernel& kernel) {
-    std::vector<const Kernel*> products;
-    for (const Step& step : steps_)
-      if (step.kernel && streams_weights(*step.kernel, program_))
-        products.push_back(step.kernel.get());
-    auto it = std::find(products.begin(), products.end(), &kernel);
-    const bool found = it != products.end() && &steps_ == &program_.run;
-    const Kernel& next = !found                     ? kernel
-                         : it + 1 == products.end() ? *products.front()
-                                                    : **(it + 1);
-    const Dim columns = next.arena->extent(next.axes.back());
-    const Dim depth = next.arena->extent(next.reduced_axis);
-    const DType dtype = next.product_dtype;
-    const int width = panel_columns(f_.isa, dtype);
+    const auto it = std::find(products_.begin(), products_.end(), &kernel);
     // Products inside of branches and loops, and sizes that are known later, are left to
     // themselves.
-    const bool known = found && columns.is_static() && depth.is_static();
-    const std::int64_t panels = known ? (columns.value() + width - 1) / width : 0;
-    const std::int64_t bytes = known ? depth.value() * width * dtype.size_in_bytes() : 0;
-    return {pointer_of(next.operands[1].tensor), f_.i64(panels), f_.i64(bytes)};
-  }
-
-  llvm::Value* divide_up(llvm::Value* x, llvm::Value* by) {
-    return f_.b.CreateUDiv(f_.b.CreateAdd(x, f_.b.CreateSub(by, f_.i64(1))), by);
+    if (it == products_.end()) return {pointer_of(kernel.operands[1].tensor), f_.i64(0), f_.i64(0)};
+    const Kernel& next = it + 1 == products_.end() ? *products_.front() : **(it + 1);
+    const Dim columns = next.arena->extent(next.axes.back());
+    const Dim depth = next.arena->extent(next.reduced_axis);
+    const bool known = columns.is_static() && depth.is_static();
+    const int width = panel_columns(f_.isa, next.product_dtype);
+    return {pointer_of(next.operands[1].tensor),
+            f_.i64(known ? (columns.value() + width - 1) / width : 0),
+            f_.i64(known ? depth.value() * width * next.product_dtype.size_in_bytes() : 0)};
   }
 
   /// Iterations that are worth handing to another thread, a multiple of the launch's own grain.
@@ -664,6 +654,7 @@ class HostEmitter {
   bool has_scratch_ = false;
   std::vector<std::pair<llvm::Value*, llvm::Value*>> guards_;  // offsets of what nobody may touch
   std::vector<llvm::Value*> pointers_;
+  std::vector<const Kernel*> products_;  // of a call that stream weights, outside of branches
 };
 
 }  // namespace

@@ -55,9 +55,7 @@ class AttentionEmitter {
     unit_rows_ = f.b.CreateSelect(shared_, f.i64(std::int64_t{tile_} * 8), f.i64(most_rows()));
   }
 
-  llvm::Value* unit_count() {
-    return f.b.CreateUDiv(f.b.CreateAdd(o_.rows, f.b.CreateSub(unit_rows_, f.i64(1))), unit_rows_);
-  }
+  llvm::Value* unit_count() { return f.divide_up(o_.rows, unit_rows_); }
 
   llvm::Value* scratch_bytes() {
     lay_out(llvm::ConstantPointerNull::get(f.b.getPtrTy()));

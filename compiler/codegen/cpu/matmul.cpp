@@ -63,10 +63,6 @@ llvm::Value* maximum(FunctionBuilder& f, llvm::Value* x, llvm::Value* y) {
   return f.b.CreateSelect(f.b.CreateICmpSGT(x, y), x, y);
 }
 
-llvm::Value* divide_up(FunctionBuilder& f, llvm::Value* x, llvm::Value* y) {
-  return f.b.CreateUDiv(f.b.CreateAdd(x, f.b.CreateSub(y, f.i64(1))), y);
-}
-
 // while (value < limit) value = body(value)
 void loop_until(FunctionBuilder& f, llvm::Value* start, llvm::Value* limit,
                 const std::function<llvm::Value*(llvm::Value*)>& body) {
@@ -99,8 +95,8 @@ struct Cut {
 
 Cut cut(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n, llvm::Value* k) {
   Cut c;
-  c.panels = divide_up(f, n, f.i64(panel_columns(f.isa, dtype)));
-  c.tiles = divide_up(f, m, f.i64(tile_rows(f.isa, dtype)));
+  c.panels = f.divide_up(n, f.i64(panel_columns(f.isa, dtype)));
+  c.tiles = f.divide_up(m, f.i64(tile_rows(f.isa, dtype)));
   if (!k) return c;
   llvm::Value* divisor = maximum(f, c.tiles, f.i64(1));
   c.rows = f.b.CreateUDiv(m, divisor);
@@ -110,8 +106,8 @@ Cut cut(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n, llvm::V
       maximum(f, k, f.i64(1)), f.i64(panel_columns(f.isa, dtype) * dtype.size_in_bytes()));
   llvm::Value* most = maximum(f, f.b.CreateUDiv(f.i64(half_of_l2), panel_bytes), f.i64(1));
   // Even blocks: 24 panels of which 10 fit are 8 + 8 + 8.
-  llvm::Value* blocks = maximum(f, divide_up(f, c.panels, most), f.i64(1));
-  c.block = maximum(f, divide_up(f, c.panels, blocks), f.i64(1));
+  llvm::Value* blocks = maximum(f, f.divide_up(c.panels, most), f.i64(1));
+  c.block = maximum(f, f.divide_up(c.panels, blocks), f.i64(1));
   // When all of A stays in the second-level cache, each panel is read once and used up.
   llvm::Value* a_bytes = f.b.CreateMul(f.b.CreateMul(m, k), f.i64(dtype.size_in_bytes()));
   llvm::Value* streamed = f.b.CreateICmpSLE(a_bytes, f.i64(half_of_l2 / 2));

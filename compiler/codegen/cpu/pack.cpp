@@ -50,7 +50,7 @@ llvm::Align alignment(DType dtype) {
 
 llvm::Value* panel_count(FunctionBuilder& f, DType dtype, llvm::Value* n) {
   int columns = panel_columns(f.isa, dtype);
-  return f.b.CreateUDiv(f.b.CreateAdd(n, f.i64(columns - 1)), f.i64(columns));
+  return f.divide_up(n, f.i64(columns));
 }
 
 llvm::Value* packed_bytes(FunctionBuilder& f, DType dtype, llvm::Value* n, llvm::Value* k) {
