@@ -1,8 +1,10 @@
 // A range between sizes has `stop - start` elements as far as types can say, and none when that is
-// negative: types have no max(0, …). Here such a range and all that follows from it get a size of
-// their own, a symbol that the range defines when it runs. Where a type cannot follow, because the
-// size meets `stop - start` from elsewhere, the range keeps its type and must not be negative.
+// negative: types have no max(0, …). Here the ranges of one such length and all that follows from
+// them get a size of their own, a symbol that the ranges define when they run. Where a type cannot
+// follow, because the size meets `stop - start` from elsewhere, these ranges keep their types and
+// the length must not be negative.
 
+#include <set>
 #include <unordered_map>
 
 #include "compiler/diagnostics.h"
@@ -21,33 +23,43 @@ namespace {
 
 class RangeSizer {
  public:
-  RangeSizer(ir::Block& block, int& ranges) : block_(block), ranges_(ranges) {}
+  explicit RangeSizer(ir::Block& block) : block_(block) {}
 
   void run() {
-    for (std::size_t i = 0; i < block_.ops.size(); ++i) {
-      ir::Op& op = *block_.ops[i];
-      for (auto& region : op.regions) RangeSizer(*region, ranges_).run();
-      if (op.kind != OpKind::range || !op.operands.empty()) continue;
-      const Dim length = op.result()->type.tensor().shape[0];
-      if (is_never_negative(length)) continue;
-      working_on(op, [&] { give_size(i, length); });
+    std::set<std::string> lengths;
+    for (const auto& op : block_.ops) {
+      for (auto& region : op->regions) RangeSizer(*region).run();
+      if (!is_range(*op)) continue;
+      const Dim length = op->result()->type.tensor().shape[0];
+      if (is_never_negative(length) || !lengths.insert(length.to_string()).second) continue;
+      working_on(*op, [&] { give_size(length); });
     }
   }
 
  private:
-  void give_size(std::size_t at, const Dim& length) {
+  static bool is_range(const ir::Op& op) { return op.kind == OpKind::range && op.operands.empty(); }
+
+  void give_size(const Dim& length) {
     length_ = length;
-    size_ = Dim(format("kiln_range_{}", ranges_++));
+    // The name is shown in errors; users cannot give it to a symbol of theirs.
+    graph::DimAtom symbol;
+    symbol.symbol = format("max(0, {})", length.to_string());
+    size_ = Dim(graph::DimPolynomial{{graph::DimTerm{1, {std::move(symbol)}}}});
     types_.clear();
     attributes_.clear();
-    ir::Value* result = block_.ops[at]->result();
-    graph::TensorType type = result->type.tensor();
-    type.shape = {size_};
-    set_type(*result, type);
-    bool followed = true;
-    for (std::size_t i = at + 1; followed && i < block_.ops.size(); ++i)
-      followed = follow(*block_.ops[i]);
-    if (followed) return;
+    for (const auto& op : block_.ops) {
+      if (is_range(*op) && op->result()->type.tensor().shape[0] == length_) {
+        graph::TensorType type = op->result()->type.tensor();
+        type.shape = {size_};
+        set_type(*op->result(), type);
+      } else if (!follow(*op)) {
+        take_back();
+        return;
+      }
+    }
+  }
+
+  void take_back() {
     for (auto& [value, before] : types_) value->type = before;
     for (auto& [op, before] : attributes_) op->attributes = before;
   }
@@ -97,7 +109,6 @@ class RangeSizer {
 
   ir::Block& block_;
   Dim length_, size_;
-  int& ranges_;
   std::unordered_map<ir::Value*, graph::Type> types_;  // as they were
   std::unordered_map<ir::Op*, ir::Attributes> attributes_;
 };
@@ -115,9 +126,6 @@ bool is_never_negative(const Dim& dim) {
   return true;
 }
 
-void size_ranges(ir::Graph& graph) {
-  int ranges = 0;
-  RangeSizer(*graph.body, ranges).run();
-}
+void size_ranges(ir::Graph& graph) { RangeSizer(*graph.body).run(); }
 
 }  // namespace kiln::compiler

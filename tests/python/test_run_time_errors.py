@@ -199,6 +199,29 @@ def test_ranges_between_sizes_may_be_empty(n, m):
         np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.parametrize("n", [0, 3, 5, 8])
+def test_ranges_of_one_length_meet(n):
+    def build(x):
+        low = ops.range(0, Dim("n") - 5, 1, dtype=DType.int64, device=CPU)
+        high = ops.range(1, Dim("n") - 4, 1, dtype=DType.int64, device=CPU)
+        return [low, low + high, ops.concat([high, low * low])]
+
+    low = np.arange(0, n - 5)
+    high = low + 1
+    results = run(build, np.zeros(n, np.float32), shapes=[["n"]])
+    for result, wanted in zip(results, [low, low + high, np.concatenate([high, low * low])], strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
+def test_the_size_of_a_range_that_is_empty_has_a_name():
+    def build(x, y):
+        return y + ops.rebind(ops.range(0, Dim("n") - 5, 1, dtype=DType.int64, device=CPU), ["m"])
+
+    text = failure(build, np.zeros(3, np.float32), np.ones(2, np.int64), shapes=[["n"], ["m"]])
+    assert sentence(text).startswith("rebind shape check failed: ")
+    assert text.endswith("expected shape: [m = 2]\nactual shape: [max(0, n + -5) = 0]")
+
+
 def test_a_range_that_may_be_empty_keeps_its_type():
     types = [tensor_type("float32", ["n"]), tensor_type("float32", ["m"])]
     graph = Graph("case", lambda x, y: ops.range(Dim("n"), Dim("m"), 1, dtype=DType.int64, device=CPU), types)
