@@ -30,10 +30,11 @@ bootstrap: ## install what is missing: Debian packages and .venv
 configure: bootstrap
 	@scripts/build.sh configure $(PRESET) $(CONFIGURE_OPTIONS)
 
-build: configure ## build the libraries, the tools and the Python binding
+build: configure ## build the libraries, the tools, the tests and the Python binding
 	@scripts/build.sh build $(PRESET)
 
-demo: build ## embed sentences with MiniLM, print their neighbours, write build/demo/minilm.mef
+demo: configure ## embed sentences with MiniLM, print their neighbours, write build/demo/minilm.mef
+	@scripts/build.sh build $(PRESET) kiln kiln_compiler kiln_python kiln_command
 	@KILN_CACHE=0 $(RUN) examples/minilm/demo.py --output build/demo/minilm.mef $(if $(SENTENCES),--sentences "$(SENTENCES)")
 
 test: build ## build and run every test
