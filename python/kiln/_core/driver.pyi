@@ -249,16 +249,6 @@ class DeviceQueue:
 class Usage(enum.Flag):
     """What memory is meant for; a set of flags."""
 
-    _boundary_: enum.FlagBoundary = enum.FlagBoundary.STRICT
-
-    _flag_mask_: int = 3
-
-    _singles_mask_: int = 3
-
-    _all_bits_: int = 7
-
-    _inverted_: None = None
-
     DEFAULT = 0
     """No special intent."""
 
