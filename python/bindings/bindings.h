@@ -44,6 +44,7 @@ void bind_ops_buffer(nb::module_& ops);
 void bind_ops_control_flow(nb::module_& ops);
 void bind_engine(nb::module_& engine);
 void bind_weights(nb::module_& weights);
+void bind_experimental_sharding(nb::module_& experimental);
 /// Last: gives every function bound by then sentences for arguments that do not fit.
 void bind_call_errors(nb::module_& core);
 

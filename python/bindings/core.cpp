@@ -44,5 +44,7 @@ NB_MODULE(_core, m) {
   bind_engine(engine);
   nb::module_ weights = m.def_submodule("weights", "Weight files.");
   bind_weights(weights);
+  nb::module_ experimental = m.def_submodule("experimental", "Tensors and their placement.");
+  bind_experimental_sharding(experimental);
   bind_call_errors(m);
 }

@@ -90,9 +90,14 @@ The host or an accelerator: the base of CPU and Accelerator, which open one.
              if (!is_device(other)) return nb::borrow(Py_NotImplemented);
              return nb::bool_(d.device == nb::inst_ptr<DeviceObject>(other)->device);
            })
-      .def("__hash__", [](const DeviceObject& d) {
-        return static_cast<Py_ssize_t>(std::hash<Device>()(d.device) >> 4);
-      });
+      .def("__hash__",
+           [](const DeviceObject& d) {
+             return static_cast<Py_ssize_t>(std::hash<Device>()(d.device) >> 4);
+           })
+      .def("__reduce__",  // opened again where it arrives
+           [](nb::handle self) {
+             return nb::make_tuple(self.type(), nb::make_tuple(self.attr("id")));
+           });
 
   nb::class_<CPUObject, DeviceObject>(m, "CPU", "The host device.")
       .def(nb::new_([](const Integer&) { return nb::borrow(device_object(driver::CPU())); }),

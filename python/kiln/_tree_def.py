@@ -60,7 +60,9 @@ def is_node(value: Any) -> bool:
     """Whether `value` has children: a list, tuple, namedtuple, dict, defaultdict, OrderedDict, or an
     object whose class has `__tree_flatten__`. Other subclasses of these types are leaves."""
     cls = type(value)
-    return cls in (list, tuple, dict, defaultdict, OrderedDict) or hasattr(cls, "__tree_flatten__") or is_namedtuple(cls)
+    if cls in (list, tuple, dict, defaultdict, OrderedDict):
+        return True
+    return hasattr(cls, "__tree_flatten__") or is_namedtuple(cls)
 
 
 def sorted_keys(value: dict, path: str) -> tuple:
@@ -155,7 +157,7 @@ class TreeDef:
         if kind == "namedtuple" and not (
             isinstance(meta, type) and is_namedtuple(meta) and len(meta._fields) == len(children)
         ):
-            raise TypeError(f"TreeDef: the meta of a namedtuple is its class with {len(children)} fields, not {meta!r}.")
+            raise TypeError(f"TreeDef: the meta of a namedtuple is its class of {len(children)} fields, not {meta!r}.")
         put = object.__setattr__
         put(self, "kind", kind)
         put(self, "children", children)
@@ -248,7 +250,7 @@ class TreeDef:
     def _match(self, value: Any, path: str, found: list[Any], met: list[Any]) -> None:
         if self.kind == "ref":
             if met[self.meta] is not value:
-                raise ValueError(f"{where(path)}: expected an object that stands at another place, too, got another one")
+                raise ValueError(f"{where(path)}: expected the object of another place again, got another one")
             met.append(value)
             return
         met.append(value)

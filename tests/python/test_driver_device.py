@@ -248,7 +248,7 @@ def test_fork_is_refused():
 
 
 def test_copies_of_handles():
-    for handle in (CPU(),):
+    for handle in (DeviceQueue(CPU()), DeviceEvent(CPU())):
         with pytest.raises(TypeError):
             copy.copy(handle)
 
@@ -318,3 +318,8 @@ def test_a_wait_ends_with_ctrl_c(wait):
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert (output, errors, process.returncode) == ("interrupted\n0\n", "", 0)
+
+
+def test_devices_travel():
+    assert pickle.loads(pickle.dumps(CPU())) is CPU()
+    assert copy.deepcopy([CPU()])[0] is CPU()

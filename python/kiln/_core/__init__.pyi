@@ -6,6 +6,7 @@ from kiln._core import (
     driver as driver,
     dtype as dtype,
     engine as engine,
+    experimental as experimental,
     graph as graph,
     weights as weights
 )

@@ -87,6 +87,8 @@ class Device:
 
     def __hash__(self) -> int: ...
 
+    def __reduce__(self) -> tuple: ...
+
     @staticmethod
     def cpu(id: int = -1) -> Device:
         """The host device, whatever the id."""

@@ -1,0 +1,312 @@
+"""Tensors and their placement."""
+
+from collections.abc import Iterable, Sequence
+import enum
+from typing import TypeAlias
+
+import kiln._core.driver
+import kiln._core.dtype
+import kiln._core.graph
+import kiln.graph
+
+
+class ShardingError(RuntimeError):
+    """A placement that is not possible, or none that an op accepts."""
+
+class ConversionError(ValueError):
+    """A named mapping that no placements express."""
+
+class DeviceMesh:
+    """
+    An immutable grid of devices in row-major order, with a name for each axis. The devices are all
+    different, or all the same: such a simulated mesh runs everything that several devices would do
+    on one.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.experimental.sharding import DeviceMesh
+    >>> mesh = DeviceMesh([CPU()] * 8, (2, 4), ("dp", "tp"))
+    >>> mesh, mesh.axis_size("tp"), mesh.device_coord(5, "tp"), mesh.is_simulated
+    (DeviceMesh(dp=2, tp=4), 4, 1, True)
+    """
+
+    def __init__(self, devices: Sequence[kiln._core.driver.Device], mesh_shape: Sequence[int], axis_names: Sequence[str]) -> None: ...
+
+    @staticmethod
+    def single(device: kiln._core.driver.Device) -> DeviceMesh:
+        """One device; the axis is named `_`."""
+
+    @staticmethod
+    def default() -> DeviceMesh:
+        """The CPU alone."""
+
+    @property
+    def devices(self) -> tuple[kiln._core.driver.Device, ...]:
+        """The devices in row-major order."""
+
+    @property
+    def mesh_shape(self) -> tuple[int, ...]:
+        """Devices along each axis."""
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """A name for each axis."""
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices."""
+
+    def axis_size(self, axis: str | int) -> int:
+        """
+        Devices along an axis. An unknown name is a ValueError, a number outside an IndexError.
+        """
+
+    def device_coord(self, i: int, axis: str | int) -> int:
+        """The place of device `i` along an axis."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one device."""
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether one device stands for several."""
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, arg: object | None, /) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    def __reduce__(self) -> tuple: ...
+
+def get_active_mesh() -> DeviceMesh | None:
+    """
+    The mesh that the innermost mesh_context of this thread publishes, or None.
+    """
+
+class mesh_context:
+    """
+    Publishes a mesh for a `with` block; blocks nest, and each thread has its own.
+    """
+
+    def __init__(self, mesh: DeviceMesh) -> None: ...
+
+    def __enter__(self) -> DeviceMesh: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+class ReduceOp(enum.Enum):
+    """How the terms of a Partial are combined."""
+
+    SUM = 0
+
+    AVG = 1
+
+    MIN = 2
+
+    MAX = 3
+
+class Replicated:
+    """Each device holds the same copy."""
+
+    def __init__(self) -> None: ...
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, arg: object | None, /) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    def __reduce__(self) -> tuple: ...
+
+class Sharded:
+    """
+    Each device holds a slice along an axis of the tensor. Sizes differ by at most one, larger ones first.
+    """
+
+    def __init__(self, axis: int) -> None: ...
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, arg: object | None, /) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def axis(self) -> int:
+        """The axis of the tensor."""
+
+    def __reduce__(self) -> tuple: ...
+
+class Partial:
+    """
+    Each device holds a term of a reduction that is still to be done. SUM and AVG can be resolved.
+    """
+
+    def __init__(self, reduce_op: ReduceOp = ReduceOp.SUM) -> None: ...
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, arg: object | None, /) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def reduce_op(self) -> ReduceOp:
+        """How the terms are combined."""
+
+    def __reduce__(self) -> tuple: ...
+
+class Unknown:
+    """The devices hold values without a known relation."""
+
+    def __init__(self) -> None: ...
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, arg: object | None, /) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    def __reduce__(self) -> tuple: ...
+
+class DeviceMapping:
+    """
+    Where a tensor lives: a mesh and one placement for each of its axes. Immutable.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.experimental.sharding import DeviceMapping, DeviceMesh, Sharded
+    >>> DeviceMapping(DeviceMesh([CPU()] * 2, (2,), ("x",)), [Sharded(0)])
+    DeviceMapping(DeviceMesh(x=2), [Sharded(axis=0)])
+    """
+
+    def __init__(self, mesh: DeviceMesh, placements: Sequence[Replicated | Sharded | Partial | Unknown]) -> None: ...
+
+    @staticmethod
+    def replicated(mesh: DeviceMesh) -> DeviceMapping:
+        """A copy on each device."""
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The devices."""
+
+    @property
+    def placements(self) -> tuple[Replicated | Sharded | Partial | Unknown, ...]:
+        """What each device along each mesh axis holds."""
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device holds a copy."""
+
+    def check_shape(self, shape: Iterable[kiln._core.graph.Dim | int | str]) -> None:
+        """ValueError when an axis is sharded that a tensor of this shape lacks."""
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, arg: object | None, /) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    def __reduce__(self) -> tuple: ...
+
+PlacementMapping: TypeAlias = DeviceMapping
+
+class NamedMapping(DeviceMapping):
+    """
+    A mapping in the words of the tensor: `spec` has for each of its axes the name of the mesh axis
+    that splits it, a tuple of names, or None. Mesh axes that are not named hold copies, those in
+    `unreduced` terms of a sum. Without a mesh the active one is meant.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.experimental.sharding import DeviceMesh, NamedMapping
+    >>> NamedMapping(DeviceMesh([CPU()] * 4, (2, 2), ("dp", "tp")), (None, "tp"))
+    DeviceMapping(DeviceMesh(dp=2, tp=2), [Replicated(), Sharded(axis=1)])
+    """
+
+    def __init__(self, mesh: DeviceMesh | None = None, spec: Iterable = (), *, unreduced: Sequence[str] = ()) -> None: ...
+
+    @property
+    def spec(self) -> tuple:
+        """The mesh axes of each tensor axis."""
+
+    @property
+    def unreduced(self) -> tuple[str, ...]:
+        """The mesh axes that hold terms of a sum."""
+
+    def __reduce__(self) -> tuple: ...
+
+class TensorLayout:
+    """
+    What a function over tensors is told of an argument: element type, global shape and placement.
+    `device` is a Device, a DeviceRef, a DeviceMesh, each of whose devices holds a copy, or a
+    DeviceMapping. Immutable.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.dtype import DType
+    >>> from kiln.experimental.sharding import DeviceMapping, DeviceMesh, Sharded, TensorLayout
+    >>> mapping = DeviceMapping(DeviceMesh([CPU()] * 2, (2,), ("x",)), [Sharded(0)])
+    >>> TensorLayout(DType.float32, ["batch", 2], mapping).local_types[1]
+    TensorType(dtype=float32, shape=[Dim('batch_x_1'), Dim(2)], device=cpu:0)
+    """
+
+    def __init__(self, dtype: kiln._core.dtype.DType, shape: Iterable[kiln._core.graph.Dim | int | str], device: kiln._core.driver.Device | kiln._core.graph.DeviceRef | DeviceMesh | DeviceMapping) -> None: ...
+
+    @property
+    def dtype(self) -> kiln._core.dtype.DType:
+        """Element type."""
+
+    @property
+    def shape(self) -> kiln.graph.Shape:
+        """Of the whole tensor, over all devices."""
+
+    @property
+    def rank(self) -> int:
+        """Number of dims."""
+
+    @property
+    def mapping(self) -> DeviceMapping:
+        """Where it lives."""
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The devices."""
+
+    @property
+    def placements(self) -> tuple[Replicated | Sharded | Partial | Unknown, ...]:
+        """What each device along each mesh axis holds."""
+
+    @property
+    def device(self) -> kiln._core.driver.Device:
+        """The one device; several are a ValueError."""
+
+    @property
+    def local_types(self) -> list:
+        """One TensorType or BufferType for each device, in mesh order."""
+
+    def as_buffer(self) -> BufferLayout:
+        """The layout of an argument that may be written."""
+
+    def as_tensor(self) -> TensorLayout:
+        """The layout of an argument that is only read."""
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, arg: object | None, /) -> object: ...
+
+    def __hash__(self) -> int: ...
+
+    def __reduce__(self) -> tuple: ...
+
+class BufferLayout(TensorLayout):
+    """The layout of an argument that the function may write."""
+
+    def __init__(self, dtype: kiln._core.dtype.DType, shape: Iterable[kiln._core.graph.Dim | int | str], device: kiln._core.driver.Device | kiln._core.graph.DeviceRef | DeviceMesh | DeviceMapping) -> None: ...
+
+def as_layout(x: object | None) -> TensorLayout:
+    """
+    Layouts pass; a TensorType or BufferType becomes the layout of one device; others are a TypeError.
+    """
