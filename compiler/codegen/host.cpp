@@ -82,11 +82,13 @@ class HostEmitter {
     }
   }
 
-  /// Steps of a region: what is computed inside does not reach the code behind it.
-  void emit_region(const std::vector<Step>& steps) {
+  /// Steps of a region: what is computed inside does not reach the code behind it. `finish` sees
+  /// it.
+  void emit_region(const std::vector<Step>& steps, const std::function<void()>& finish = [] {}) {
     Extents::Known known = extents_.known;
     auto pointers = pointers_;
     emit_steps(steps);
+    finish();
     extents_.known = std::move(known);
     pointers_ = std::move(pointers);
   }
@@ -97,16 +99,37 @@ class HostEmitter {
   }
 
   void condition(const Condition& condition) {
-    f_.branch(
-        predicate(condition.predicate),
-        [&] {
-          emit_region(condition.then_steps);
-          return Values{};
-        },
-        [&] {
-          emit_region(condition.else_steps);
-          return Values{};
-        });
+    // A result that has no slot is made before the branches, or in both when only they know its
+    // size; what they know of it reaches the code behind them.
+    std::vector<int> late;
+    for (int id : condition.results) {
+      if (depends_on(program_.tensors[static_cast<std::size_t>(id)], condition.symbols))
+        late.push_back(id);
+      else
+        pointer_of(id);
+    }
+    const auto side = [&](const std::vector<Step>& steps) {
+      Values values;
+      emit_region(steps, [&] {
+        for (const std::string& symbol : condition.symbols)
+          values.push_back(dim(Dim::symbol(symbol)));
+        for (int id : late) values.push_back(pointer_of(id));
+      });
+      return values;
+    };
+    const Values values = f_.branch(
+        predicate(condition.predicate), [&] { return side(condition.then_steps); },
+        [&] { return side(condition.else_steps); });
+    std::size_t i = 0;
+    for (const std::string& symbol : condition.symbols) extents_.define(symbol, values[i++]);
+    for (int id : late) pointers_[static_cast<std::size_t>(id)] = values[i++];
+  }
+
+  static bool depends_on(const Tensor& tensor, const std::vector<std::string>& symbols) {
+    for (const Dim& d : tensor.shape)
+      for (const std::string& symbol : d.parameters())
+        if (std::find(symbols.begin(), symbols.end(), symbol) != symbols.end()) return true;
+    return false;
   }
 
   void loop(const Loop& loop) {

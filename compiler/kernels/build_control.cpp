@@ -72,12 +72,16 @@ void Builder::build_cond(const ir::Op& op) {
   auto condition = std::make_unique<Condition>();
   condition->origin = &op;
   condition->predicate = stored(op.operand(0));
-  std::vector<int> results;
+  std::vector<int>& results = condition->results;
+  std::set<std::string> symbols;
   for (const auto& result : op.results)
     if (is_tensor(result.get())) {
       results.push_back(new_tensor(Tensor::Storage::temporary, result->type.tensor()));
       tensor_of_[result.get()] = results.back();
+      for (std::string& symbol : result->type.tensor().shape.parameters())
+        if (!known_symbols_.count(symbol)) symbols.insert(std::move(symbol));
     }
+  condition->symbols.assign(symbols.begin(), symbols.end());
   for (std::size_t side = 0; side < 2; ++side) {
     const ir::Block& region = *op.regions[side];
     build_region(region, side == 0 ? condition->then_steps : condition->else_steps, [&] {
@@ -85,6 +89,7 @@ void Builder::build_cond(const ir::Op& op) {
       for (std::size_t i = 0; i < values.size(); ++i) store_value(values[i], results[i], &op);
     });
   }
+  known_symbols_.merge(symbols);
   Step step;
   step.condition = std::move(condition);
   steps_->push_back(std::move(step));

@@ -118,11 +118,13 @@ struct WrapIndex {
   Dim size;
 };
 
-/// Runs one of two lists of steps.
+/// Runs one of two lists of steps, each of which writes `results` and gives `symbols` their values.
 struct Condition {
   int predicate = -1;  // a bool tensor of one element
   std::vector<Step> then_steps;
   std::vector<Step> else_steps;
+  std::vector<int> results;
+  std::vector<std::string> symbols;  // of the sizes of results; known behind it
   const graph::ir::Op* origin = nullptr;
 };
 

@@ -42,9 +42,7 @@ class RangeSizer {
   void give_size(const Dim& length) {
     length_ = length;
     // The name is shown in errors; users cannot give it to a symbol of theirs.
-    graph::DimAtom symbol;
-    symbol.symbol = format("max(0, {})", length.to_string());
-    size_ = Dim(graph::DimPolynomial{{graph::DimTerm{1, {std::move(symbol)}}}});
+    size_ = Dim::symbol(format("max(0, {})", length.to_string()));
     types_.clear();
     attributes_.clear();
     for (const auto& op : block_.ops) {

@@ -221,9 +221,13 @@ Dim::Dim(std::string_view name) {
         format("Invalid name for symbolic dimension: '{}'. A name starts with a letter "
                "or '_' and goes on with letters, digits and '_'.",
                name));
+  *this = symbol(std::string(name));
+}
+
+Dim Dim::symbol(std::string name) {
   DimAtom atom;
-  atom.symbol = std::string(name);
-  polynomial_ = std::make_shared<DimPolynomial>(DimPolynomial{{DimTerm{1, {std::move(atom)}}}});
+  atom.symbol = std::move(name);
+  return Dim(DimPolynomial{{DimTerm{1, {std::move(atom)}}}});
 }
 
 Dim::Dim(DimPolynomial polynomial) {

@@ -25,6 +25,8 @@ class Dim {
   Dim() : Dim(std::int64_t{0}) {}
   template <std::integral T>
   Dim(T value) : value_(checked(value)) {}  // NOLINT: a number is a Dim
+  /// A symbol of any name, for those that kiln makes itself.
+  static Dim symbol(std::string name);
   /// A symbol. A name that is no identifier: ValueError.
   Dim(std::string_view name);                                    // NOLINT: a name is a Dim
   Dim(const char* name) : Dim(std::string_view(name)) {}         // NOLINT

@@ -18,7 +18,7 @@ Dim substitute(const Dim& dim, const Substitution& symbols) {
             substitute(atom.numerator, symbols).floor_div(substitute(atom.denominator, symbols));
       } else {
         const auto it = symbols.find(atom.symbol);
-        product = product * (it != symbols.end() ? it->second : Dim(atom.symbol));
+        product = product * (it != symbols.end() ? it->second : Dim::symbol(atom.symbol));
       }
     }
     sum = sum + product;
