@@ -76,6 +76,7 @@ class HostEmitter {
       if (step.define) define(*step.define);
       if (step.read) read(*step.read);
       if (step.wrap) wrap(*step.wrap);
+      if (step.top_k) working_on(*step.top_k->origin, [&] { top_k(*step.top_k); });
       if (step.print) working_on(*step.print->origin, [&] { print(*step.print); });
       if (step.condition) working_on(*step.condition->origin, [&] { condition(*step.condition); });
       if (step.loop) working_on(*step.loop->origin, [&] { loop(*step.loop); });
@@ -193,6 +194,21 @@ class HostEmitter {
                  {call_, label, f_.b.getInt32(static_cast<std::uint32_t>(tensor.dtype.code())),
                   f_.b.getInt32(static_cast<std::uint32_t>(tensor.shape.size())),
                   extents_of(tensor), pointer_of(print.tensor)});
+  }
+
+  void top_k(const TopK& top_k) {
+    const Tensor& source = program_.tensors[static_cast<std::size_t>(top_k.source)];
+    const auto product = [&](std::size_t begin, std::size_t end) {
+      llvm::Value* extent = f_.i64(1);
+      for (std::size_t i = begin; i < end; ++i)
+        extent = f_.b.CreateMul(extent, dim(source.shape[i]));
+      return extent;
+    };
+    runtime_call(offsetof(KilnRuntime, top_k), f_.b.getVoidTy(),
+                 {call_, f_.b.getInt32(static_cast<std::uint32_t>(source.dtype.code())),
+                  pointer_of(top_k.source), pointer_of(top_k.values), pointer_of(top_k.indices),
+                  product(0, top_k.axis), dim(source.shape[top_k.axis]),
+                  product(top_k.axis + 1, source.shape.size()), dim(top_k.k)});
   }
 
   llvm::Value* extents_of(const Tensor& tensor) {

@@ -144,6 +144,16 @@ struct Print {
   const graph::ir::Op* origin = nullptr;
 };
 
+/// Stores the `k` largest along an axis of a dense tensor and their positions, which are dense too.
+struct TopK {
+  int source = -1;
+  int values = -1;
+  int indices = -1;
+  std::size_t axis = 0;
+  graph::Dim k;
+  const graph::ir::Op* origin = nullptr;
+};
+
 /// One step of the host function: exactly one member is set.
 struct Step {
   std::unique_ptr<Kernel> kernel;
@@ -154,9 +164,11 @@ struct Step {
   std::unique_ptr<Condition> condition;
   std::unique_ptr<Loop> loop;
   std::unique_ptr<Print> print;
+  std::unique_ptr<TopK> top_k;
 
   bool empty() const {
-    return !kernel && !check && !define && !read && !wrap && !condition && !loop && !print;
+    return !kernel && !check && !define && !read && !wrap && !condition && !loop && !print &&
+           !top_k;
   }
 };
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "compiler/diagnostics.h"
@@ -152,14 +153,23 @@ class Expander {
     return cast(add(OpKind::mul, {cast(normal, weight_dtype), weight}), dtype);
   }
 
-  /// Halves are multiplied in float32 and rounded once.
+  /// Halves are multiplied in float32 and rounded once. A product with one column is a sum of each
+  /// row: tiles would leave most of their lanes empty.
   ir::Value* matmul(const ir::Op& op) {
-    DType dtype = op.result()->type.tensor().dtype;
-    if (!dtype.is_float() || dtype == DType::float32 || dtype == DType::float64) return nullptr;
-    device_ = op.result()->type.tensor().device;
-    return cast(add(OpKind::matmul,
-                    {cast(op.operand(0), DType::float32), cast(op.operand(1), DType::float32)}),
-                dtype);
+    const graph::TensorType& type = op.result()->type.tensor();
+    const DType dtype = type.dtype;
+    const DType product = dtype.is_float() ? wide(op.result()) : dtype;
+    const bool is_column = type.shape.back() == graph::Dim(1);
+    if (product == dtype && !is_column) return nullptr;
+    device_ = type.device;
+    ir::Value* lhs = cast(op.operand(0), product);
+    ir::Value* rhs = cast(op.operand(1), product);
+    if (!is_column) return cast(add(OpKind::matmul, {lhs, rhs}), dtype);
+    std::vector<std::int64_t> swapped(static_cast<std::size_t>(rhs->type.tensor().rank()));
+    std::iota(swapped.begin(), swapped.end(), 0);
+    std::swap(swapped.back(), swapped[swapped.size() - 2]);
+    rhs = add(OpKind::permute, {rhs}, {{"dims", swapped}});
+    return cast(reduce(OpKind::reduce_sum, add(OpKind::mul, {lhs, rhs}), type.rank() - 1), dtype);
   }
 
   ir::Block& block_;

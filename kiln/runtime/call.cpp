@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kiln/runtime/selection.h"
 #include "kiln/support/format.h"
 #include "kiln/support/interrupt.h"
 #include "kiln/support/thread_pool.h"
@@ -189,6 +190,14 @@ void parallel_for(KilnCall* call, KilnLoopBody body, void* arguments, std::int64
                                       arguments);
 }
 
+void select_top_k(KilnCall* call, std::int32_t dtype, const void* source, void* values,
+                  std::int64_t* indices, std::int64_t outer, std::int64_t n, std::int64_t inner,
+                  std::int64_t k) {
+  check_interrupt();
+  top_k(DType::from_code(dtype), source, values, indices, outer, n, inner, k,
+        static_cast<int>(call->num_threads));
+}
+
 }  // namespace
 
 const KilnRuntime& runtime_table() {
@@ -203,6 +212,7 @@ const KilnRuntime& runtime_table() {
       .print_tensor = print,
       .mark = mark,
       .next_iteration = next_iteration,
+      .top_k = select_top_k,
   };
   return kTable;
 }

@@ -393,6 +393,28 @@ def test_top_k(dtype, k):
     assert_equal(got_values, np.take_along_axis(x, expected.astype(np.int64).reshape(5, k), 1))
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((3, 5000), 1), ((5000, 3), 0), ((2, 400, 5), 1), ((4000,), 0),
+                                             ((0, 40), 1)])
+@pytest.mark.parametrize("k", [1, 15, 40, 300])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bfloat16"])
+def test_top_k_of_long_rows(dtype, k, shape, axis):
+    rng = generator("long top_k", dtype, k, shape)
+    k = min(k, shape[axis])
+    x = rng.integers(-100 if dtype != "uint8" else 0, 100, shape).astype(numpy_type(dtype))  # with many ties
+    if dtype in FLOATS and x.size:
+        x.reshape(-1)[[0, 7, -1]] = np.nan, -0.0, np.inf
+    got_values, got_indices = run(lambda x: ops.top_k(x, k, axis), x)
+    wide = x.astype(np.float64)
+    order = np.argsort(-np.where(np.isnan(wide), np.inf, wide), axis=axis, kind="stable")
+    # NaN comes before infinity.
+    if dtype in FLOATS:
+        order = np.take_along_axis(order, np.argsort(~np.isnan(np.take_along_axis(wide, order, axis)), axis=axis,
+                                                     kind="stable"), axis)
+    expected = np.take(order, np.arange(k), axis)
+    assert_equal(got_indices, expected.astype(np.int64))
+    assert_equal(got_values, np.take_along_axis(x, expected, axis))
+
+
 def test_softmax_extremes():
     x = np.array([[-math.inf] * 3, [1, math.inf, 2], [1e30, -1e30, 0], [math.nan, 0, 1], [88, 89, -1000]], np.float32)
     got = run(ops.softmax, x)[0]
