@@ -43,7 +43,7 @@ class Expander {
 
  private:
   ir::Value* expand(const ir::Op& op) {
-    if (op.has_attribute(kInsideAttention)) return nullptr;
+    if (op.has_attribute(kInsideAttention) || op.has_attribute(kAttention)) return nullptr;
     switch (op.kind) {
       case OpKind::softmax:
         return softmax(op, /*logarithm=*/false);
@@ -154,22 +154,41 @@ class Expander {
   }
 
   /// Halves are multiplied in float32 and rounded once. A product with one column is a sum of each
-  /// row: tiles would leave most of their lanes empty.
+  /// row: tiles would leave most of their lanes empty. With one row it is a sum of each column,
+  /// unless the matrix is packed before the call: to pack it takes longer than to read it.
   ir::Value* matmul(const ir::Op& op) {
     const graph::TensorType& type = op.result()->type.tensor();
     const DType dtype = type.dtype;
     const DType product = dtype.is_float() ? wide(op.result()) : dtype;
     const bool is_column = type.shape.back() == graph::Dim(1);
-    if (product == dtype && !is_column) return nullptr;
+    const bool is_row =
+        type.shape[type.shape.size() - 2] == graph::Dim(1) && !is_prepared(op.operand(1));
+    if (product == dtype && !is_column && !is_row) return nullptr;
     device_ = type.device;
     ir::Value* lhs = cast(op.operand(0), product);
     ir::Value* rhs = cast(op.operand(1), product);
-    if (!is_column) return cast(add(OpKind::matmul, {lhs, rhs}), dtype);
-    std::vector<std::int64_t> swapped(static_cast<std::size_t>(rhs->type.tensor().rank()));
-    std::iota(swapped.begin(), swapped.end(), 0);
-    std::swap(swapped.back(), swapped[swapped.size() - 2]);
-    rhs = add(OpKind::permute, {rhs}, {{"dims", swapped}});
-    return cast(reduce(OpKind::reduce_sum, add(OpKind::mul, {lhs, rhs}), type.rank() - 1), dtype);
+    if (!is_column && !is_row) return cast(add(OpKind::matmul, {lhs, rhs}), dtype);
+    (is_column ? rhs : lhs) = transposed(is_column ? rhs : lhs);
+    return cast(
+        reduce(OpKind::reduce_sum, add(OpKind::mul, {lhs, rhs}), type.rank() - (is_column ? 1 : 2)),
+        dtype);
+  }
+
+  ir::Value* transposed(ir::Value* x) {
+    std::vector<std::int64_t> dims(static_cast<std::size_t>(x->type.tensor().rank()));
+    std::iota(dims.begin(), dims.end(), 0);
+    std::swap(dims.back(), dims[dims.size() - 2]);
+    return add(OpKind::permute, {x}, {{"dims", std::move(dims)}});
+  }
+
+  /// Whether a value is known before a call: a weight or constant, or a form of one.
+  static bool is_prepared(const ir::Value* value) {
+    while (const ir::Op* op = value->producer) {
+      if (op->kind == OpKind::constant || op->kind == OpKind::constant_external) return true;
+      if (op->operands.size() != 1 || !op->regions.empty()) return false;
+      value = op->operands[0];
+    }
+    return false;
   }
 
   ir::Block& block_;
