@@ -85,7 +85,7 @@ class Fuzzer(Regions):
             maker = self.rng.choice([
                 *[self.unary, self.movement] * 2, *[self.binary] * 3, self.reduction, self.product, self.choice,
                 self.conversion, self.joining, self.normalising, self.attention, self.loading, self.storing,
-                self.storing_part, self.weighing, self.creating, self.indexing, self.multiplying, self.branching,
+                self.storing_part, self.naming, self.weighing, self.creating, self.indexing, self.multiplying, self.branching,
                 self.looping, self.calling])
             with np.errstate(all="ignore"):
                 made = maker()
@@ -202,6 +202,17 @@ class Fuzzer(Regions):
         error = np.abs(a) * eb + np.abs(b) * ea + ea * eb if name == "mul" else ea + eb
         # A sum may cancel: its operands are rounded once each by an implementation that keeps them.
         return name, getattr(ops, name), (i, j), self.result(x.dtype, dims, function(a, b), error)
+
+    def naming(self):
+        """A value with a dim of a new name, whose size the graph defines. A callee could not return it."""
+        i = self.pick(lambda f: len(f.dims) > 0)
+        if i is None or self.calls:
+            return None
+        x, name = self.facts[i], f"s{len(self.symbols)}"
+        axis = int(self.rng.integers(len(x.dims)))
+        self.symbols[name] = x.exact.shape[axis]
+        dims = (*x.dims[:axis], name, *x.dims[axis + 1 :])
+        return f"name axis {axis}", lambda x: ops.rebind(x, list(dims)), (i,), Fact(x.dtype, dims, x.exact, x.error)
 
     def reduction(self):
         i = self.pick(lambda f: f.dtype != "bool" and len(f.dims) > 0)
