@@ -88,6 +88,12 @@ void bench_command(const BenchOptions& options) {
 }
 
 void compile_command(const CompileCommandOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(options.file, options.output, ignored))
+    throw UsageError{
+        format("-o: '{}' is the source itself, which the artifact would replace; give another "
+               "file.",
+               options.output)};
   if (!options.target.empty() && is_mef(options.file))
     throw UsageError{
         format("'{}' is compiled already, so --target cannot change what it is for; give the text "

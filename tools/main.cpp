@@ -27,10 +27,10 @@ void add_weights(CLI::App& command, std::vector<std::string>& weights, const std
 }
 
 /// Refuses what is no whole number of the range, "1e3" too.
-CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
   return CLI::Validator(
       [=](std::string& text) {
-        std::int64_t value = 0;
+        std::uint64_t value = 0;
         const char* end = text.data() + text.size();
         const auto [stop, error] = std::from_chars(text.data(), end, value);
         if (error == std::errc() && stop == end && value >= least && value <= most)
@@ -48,7 +48,9 @@ void add_program_options(CLI::App& command, ProgramOptions& options) {
   command.add_option("--dim", options.dims, "a symbolic dim; those not given are 1")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
-  command.add_option("--seed", options.seed, "seed of the random inputs")->type_name("N");
+  command.add_option("--seed", options.seed, "seed of the random inputs")
+      ->type_name("N")
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
   add_weights(command, options.weights, "safetensors file or folder");
   command.add_option("--graph", options.graph, "which graph, for a file that holds several")
       ->type_name("NAME");

@@ -88,6 +88,9 @@ std::vector<Type> infer_norm(const Inference& op) {
     }
     if (!(op.get<double>("epsilon") > 0)) throw ValueError("epsilon must be positive");
   } else {
+    if (!(op.get<double>("epsilon") >= 0))
+      throw ValueError(
+          format("epsilon must not be negative, but is {}", op.get<double>("epsilon")));
     const TensorType& weight = op.tensor(1);
     if (weight.rank() != 1 || weight.shape[0] != last)
       throw ValueError(

@@ -78,7 +78,7 @@ void def_construction(nb::class_<Graph>& cls) {
             DevicePlacementPolicy strict_device_placement, bool is_device_graph,
             nb::kwargs kwargs) {
            if (!path.is_none()) {
-             new (self) Graph(Graph::load(to_paths(path).front()));
+             new (self) Graph(Graph::load(path_of(path)));
              return;
            }
            Graph graph(std::move(name), {.input_types = to_types(input_types),

@@ -26,7 +26,7 @@ ops::RegionFunction region(nb::handle function) {
 }
 
 std::vector<graph::TensorValueLike> to_loop_values(nb::handle iterable) {
-  if (!nb::hasattr(iterable, "__iter__"))
+  if (!nb::hasattr(iterable, "__iter__") || nb::isinstance<Value>(iterable))
     throw TypeError("The initial values of ops.while_loop are a sequence of tensors, not " +
                     type_text(iterable) + ".");
   nb::list values(nb::borrow(iterable));

@@ -342,7 +342,13 @@ void bind_buffer(nb::module_& m) {
               region.store(to_tensor(value));
           },
           nb::sig("def __setitem__(self, key: object, "
-                  "value: kiln.graph.StrongTensorValueLike | BufferValue, /) -> None"));
+                  "value: kiln.graph.StrongTensorValueLike | BufferValue, /) -> None"))
+      // Python would ask for one element after the other and never come to an end.
+      .def("__iter__",
+           [](const BufferValue& v) -> bool { throw TypeError(v.repr() + " is not iterable"); })
+      .def("__contains__", [](const BufferValue& v, Any) -> bool {
+        throw TypeError(v.repr() + " is not a container");
+      });
 }
 
 }  // namespace
@@ -455,6 +461,9 @@ std::vector<Value> to_values(nb::handle iterable) {
 }
 
 std::vector<TensorValueLike> to_value_likes(nb::handle iterable) {
+  if (nb::isinstance<Value>(iterable))
+    throw TypeError("Expected a sequence of tensors, such as [x, y], but got the tensor " +
+                    repr_of(iterable) + " alone.");
   std::vector<TensorValueLike> values;
   for (nb::handle item : nb::iter(iterable)) values.push_back(to_value_like(item));
   return values;

@@ -85,7 +85,8 @@ class Fuzzer(Regions):
             maker = self.rng.choice([
                 *[self.unary, self.movement] * 2, *[self.binary] * 3, self.reduction, self.product, self.choice,
                 self.conversion, self.joining, self.normalising, self.attention, self.loading, self.storing,
-                self.storing_part, self.naming, self.weighing, self.creating, self.indexing, self.multiplying, self.branching,
+                self.storing_part, self.naming,
+                self.weighing, self.creating, self.indexing, self.multiplying, self.branching,
                 self.looping, self.calling])
             with np.errstate(all="ignore"):
                 made = maker()

@@ -8,7 +8,7 @@ import pytest
 from kiln.driver import CPU, Buffer, Device, load_max_buffer
 from kiln.dtype import DType
 from kiln.engine import CompiledModel, InferenceSession, MefInfo, Model, TensorSpec, query_mef, read
-from kiln.graph import DeviceRef, Graph, QuantizationEncoding, TensorType, Type, Weight, ops
+from kiln.graph import BufferType, DeviceRef, Graph, QuantizationEncoding, TensorType, Type, Weight, ops
 from kiln.weights import Safetensors, load_safetensors
 
 pytestmark = pytest.mark.engine
@@ -208,3 +208,35 @@ def test_a_shape_that_is_none_is_named(x):
     for call in (lambda: TensorType(F32, None, CPU()), lambda: x.reshape(None), lambda: ops.reshape(x, None)):
         with pytest.raises(TypeError, match=r"argument 'shape' must be Iterable\[Dim \| int \| str\], not None"):
             call()
+
+
+def test_what_is_no_sequence_of_tensors_is_named(x):
+    for call in (lambda: ops.concat(x), lambda: ops.stack(x)):
+        with pytest.raises(TypeError, match=r"Expected a sequence of tensors, such as \[x, y\], but got the tensor T"):
+            call()
+    with pytest.raises(TypeError, match="The initial values of ops.while_loop are a sequence of tensors, not "):
+        ops.while_loop(x, lambda v: v < 1, lambda v: v)
+
+
+def test_buffers_of_graphs_are_not_iterated():
+    with Graph("g", input_types=[BufferType(F32, ["n", 2], CPU())]) as graph:
+        buffer = graph.inputs[0]
+        for use in (iter, list, lambda b: 1.0 in b):
+            with pytest.raises(TypeError, match="^BufferValue.* is not (iterable|a container)$"):
+                use(buffer)
+
+
+def test_reshape_names_what_was_asked(x):
+    with pytest.raises(ValueError, match=r"the input shape \[Dim\(2\), Dim\(3\)\] has 6 elements, which the other dims "
+                                         r"of the output shape \[Dim\(-1\), Dim\(4\)\] do not divide"):
+        ops.constant(np.ones((2, 3), np.float32)).reshape([-1, 4])
+
+
+def test_rms_norm_wants_a_size_that_is_not_negative(x):
+    with pytest.raises(ValueError, match="epsilon must not be negative, but is -1"):
+        ops.rms_norm(ops.constant(np.ones((2, 3), np.float32)), np.ones(3, np.float32), -1.0)
+
+
+def test_a_path_of_a_graph_is_a_path():
+    with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not int"):
+        Graph("g", path=3)

@@ -28,7 +28,14 @@ TensorValue reshape(const TensorValueLike& x, const Shape& shape) {
   if (open) {
     if (has_zero)
       throw ValueError("reshape(): cannot infer -1 dimension when another dimension is 0");
-    target[*open] = value.shape().num_elements().floor_div(others);
+    const Dim total = value.shape().num_elements();
+    const Dim size = total.floor_div(others);
+    if (total.is_static() && others.is_static() && size * others != total)
+      throw ValueError(
+          format("[reshape] input and output number of elements must match: the input shape {} has "
+                 "{} elements, which the other dims of the output shape {} do not divide.",
+                 value.shape().repr(), total.to_string(), shape.repr()));
+    target[*open] = size;
   }
   return add_tensor_op(OpKind::reshape, {value}, {{"shape", target}});
 }

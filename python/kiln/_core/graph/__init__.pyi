@@ -519,6 +519,10 @@ class BufferValue(Value):
 
     def __setitem__(self, key: object, value: kiln.graph.StrongTensorValueLike | BufferValue, /) -> None: ...
 
+    def __iter__(self) -> bool: ...
+
+    def __contains__(self, arg: object | None, /) -> bool: ...
+
 class BlockParameters:
     """The size of one block of an encoding."""
 
