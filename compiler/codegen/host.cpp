@@ -208,7 +208,8 @@ class HostEmitter {
                  {call_, f_.b.getInt32(static_cast<std::uint32_t>(source.dtype.code())),
                   pointer_of(top_k.source), pointer_of(top_k.values), pointer_of(top_k.indices),
                   product(0, top_k.axis), dim(source.shape[top_k.axis]),
-                  product(top_k.axis + 1, source.shape.size()), dim(top_k.k)});
+                  product(top_k.axis + 1, source.shape.size()), dim(top_k.k),
+                  f_.b.getInt32(top_k.largest ? 1 : 0)});
   }
 
   llvm::Value* extents_of(const Tensor& tensor) {

@@ -1,4 +1,4 @@
-// Ops whose data says where elements go: scatter and top_k.
+// Ops whose data says where elements go: scatter, top_k and bottom_k.
 
 #include "compiler/kernels/builder_state.h"
 #include "kiln/support/format.h"
@@ -56,8 +56,11 @@ void Builder::build_top_k(const ir::Op& op) {
   check(op, k, Check::Relation::at_most, shape[axis],
         format("k ({{0}}) cannot be larger than dimension size along axis {}", axis), {k});
   Step step;
-  step.top_k =
-      std::make_unique<TopK>(TopK{.source = stored(x), .axis = axis, .k = k, .origin = &op});
+  step.top_k = std::make_unique<TopK>(TopK{.source = stored(x),
+                                           .axis = axis,
+                                           .k = k,
+                                           .largest = op.kind == OpKind::top_k,
+                                           .origin = &op});
   for (std::size_t i = 0; i < 2; ++i) {
     const ir::Value* result = op.result(i);
     const int id = new_tensor(Tensor::Storage::temporary, result->type.tensor());

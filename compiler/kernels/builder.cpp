@@ -212,7 +212,7 @@ void Builder::build_op(const ir::Op& op) {
     default:
       break;
   }
-  if (op.kind == OpKind::top_k) {
+  if (op.kind == OpKind::top_k || op.kind == OpKind::bottom_k) {
     build_top_k(op);
     return;
   }

@@ -45,7 +45,7 @@ inline bool is_reduction(OpKind kind) {
 inline bool is_anchor(OpKind kind) {
   return is_reduction(kind) || kind == OpKind::matmul || kind == OpKind::concat ||
          kind == OpKind::pad || kind == OpKind::buffer_load || kind == OpKind::scatter ||
-         kind == OpKind::top_k;
+         kind == OpKind::top_k || kind == OpKind::bottom_k;
 }
 
 inline bool is_leaf(OpKind kind) {

@@ -144,13 +144,15 @@ struct Print {
   const graph::ir::Op* origin = nullptr;
 };
 
-/// Stores the `k` largest along an axis of a dense tensor and their positions, which are dense too.
+/// Stores the `k` largest or smallest along an axis of a dense tensor and their positions, which
+/// are dense too.
 struct TopK {
   int source = -1;
   int values = -1;
   int indices = -1;
   std::size_t axis = 0;
   graph::Dim k;
+  bool largest = true;
   const graph::ir::Op* origin = nullptr;
 };
 

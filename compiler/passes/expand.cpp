@@ -221,6 +221,7 @@ bool settles_sizes(const ir::Op& op) {
     case OpKind::range:
     case OpKind::broadcast_to:
     case OpKind::top_k:
+    case OpKind::bottom_k:
     case OpKind::pad:
     case OpKind::reduce_max:
     case OpKind::reduce_min:

@@ -229,6 +229,7 @@ std::vector<Type> dispatch(const Inference& op) {
     case OpKind::argmax:
     case OpKind::argmin:
     case OpKind::top_k:
+    case OpKind::bottom_k:
       return infer_reduction(op);
     case OpKind::softmax:
     case OpKind::logsoftmax:

@@ -21,7 +21,7 @@ Type reduction(const Inference& op) {
   return TensorType(index ? DType(DType::int64) : x.dtype, std::move(shape), x.device);
 }
 
-std::vector<Type> top_k(const Inference& op) {
+std::vector<Type> selection(const Inference& op) {
   const TensorType& x = op.tensor(0);
   check_dtype(op.name(), DTypeFamily::arithmetic, x.dtype);
   const std::int64_t axis = op.integer("axis");
@@ -41,7 +41,7 @@ std::vector<Type> top_k(const Inference& op) {
 }  // namespace
 
 std::vector<Type> infer_reduction(const Inference& op) {
-  if (op.kind == OpKind::top_k) return top_k(op);
+  if (op.kind == OpKind::top_k || op.kind == OpKind::bottom_k) return selection(op);
   return {reduction(op)};
 }
 

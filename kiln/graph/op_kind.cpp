@@ -134,6 +134,7 @@ std::vector<OpInfo> make_table() {
        "input weight",
        {{"epsilon", A::real}, {"weight_offset", A::real}, {"multiply_before_cast", A::boolean}}});
   add({K::top_k, "top_k", 1, 1, "input", {{"axis", A::integer}, {"k", A::dim}}});
+  add({K::bottom_k, "bottom_k", 1, 1, "input", {{"axis", A::integer}, {"k", A::dim}}});
 
   add({K::transfer_to, "transfer_to", 1, 2, "x chain", {{"device", A::device}}});
   add({.kind = K::buffer_load,

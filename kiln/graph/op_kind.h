@@ -79,6 +79,7 @@ enum class OpKind : std::uint16_t {
   layer_norm,    // (x, gamma, beta) {epsilon}
   rms_norm,      // (x, weight) {epsilon, weight_offset, multiply_before_cast}
   top_k,         // (x) {axis, k: Dim} -> values, indices; k <= size at run where symbolic
+  bottom_k,      // as top_k
   // Devices and side effects.
   transfer_to,         // (x) {device}, between two accelerators (x, chain) -> y, chain
   buffer_load,         // (buffer, chain) -> tensor, chain

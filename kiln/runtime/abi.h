@@ -69,9 +69,10 @@ typedef struct KilnRuntime {
   void (*next_iteration)(KilnCall*, int64_t mark);
 
   /* The k largest along n of a dense tensor of extents [outer, n, inner], descending, and their
-   * positions; NaN counts as the largest, and of equal elements the first comes first. k <= n. */
+   * positions, or, unless `largest`, the k smallest, ascending; NaN counts as the largest, and of
+   * equal elements the first comes first. k <= n. */
   void (*top_k)(KilnCall*, int32_t dtype, const void* source, void* values, int64_t* indices,
-                int64_t outer, int64_t n, int64_t inner, int64_t k);
+                int64_t outer, int64_t n, int64_t inner, int64_t k, int32_t largest);
 } KilnRuntime;
 
 /* One call of an entry point. The program reads these fields and writes none. */

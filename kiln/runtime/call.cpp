@@ -192,9 +192,9 @@ void parallel_for(KilnCall* call, KilnLoopBody body, void* arguments, std::int64
 
 void select_top_k(KilnCall* call, std::int32_t dtype, const void* source, void* values,
                   std::int64_t* indices, std::int64_t outer, std::int64_t n, std::int64_t inner,
-                  std::int64_t k) {
+                  std::int64_t k, std::int32_t largest) {
   check_interrupt();
-  top_k(DType::from_code(dtype), source, values, indices, outer, n, inner, k,
+  top_k(DType::from_code(dtype), source, values, indices, outer, n, inner, k, largest != 0,
         static_cast<int>(call->num_threads));
 }
 

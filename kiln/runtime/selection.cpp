@@ -52,13 +52,14 @@ class TopK {
   };
 
   TopK(const void* source, void* values, std::int64_t* indices, std::int64_t n, std::int64_t inner,
-       std::int64_t k)
+       std::int64_t k, bool largest)
       : source_(static_cast<const T*>(source)),
         values_(static_cast<T*>(values)),
         indices_(indices),
         n_(n),
         inner_(inner),
-        k_(k) {}
+        k_(k),
+        flip_(largest ? Key{0} : ~Key{0}) {}
 
   void rows(std::int64_t begin, std::int64_t end) const {
     std::vector<Entry> best;
@@ -81,7 +82,7 @@ class TopK {
     if (k_ <= 16 || k_ <= n_ / 16) {
       // A heap of the best so far with the worst of them on top; few elements get past it.
       for (std::int64_t i = 0; i < n_; ++i) {
-        const Entry entry{key_of(from[i * inner_]), i};
+        const Entry entry{key_of(from[i * inner_]) ^ flip_, i};
         if (static_cast<std::int64_t>(best.size()) < k_) {
           best.push_back(entry);
           std::push_heap(best.begin(), best.end());
@@ -94,7 +95,7 @@ class TopK {
       std::sort_heap(best.begin(), best.end());
       return;
     }
-    for (std::int64_t i = 0; i < n_; ++i) best.push_back({key_of(from[i * inner_]), i});
+    for (std::int64_t i = 0; i < n_; ++i) best.push_back({key_of(from[i * inner_]) ^ flip_, i});
     const auto end = best.begin() + k_;
     if (k_ < n_) std::nth_element(best.begin(), end, best.end());
     std::sort(best.begin(), end);
@@ -104,6 +105,7 @@ class TopK {
   T* values_;
   std::int64_t* indices_;
   std::int64_t n_, inner_, k_;
+  Key flip_;
 };
 
 /// Calls `function` with an element of the type.
@@ -154,10 +156,10 @@ void with_type(DType dtype, const Function& function) {
 }  // namespace
 
 void top_k(DType dtype, const void* source, void* values, std::int64_t* indices, std::int64_t outer,
-           std::int64_t n, std::int64_t inner, std::int64_t k, int threads) {
+           std::int64_t n, std::int64_t inner, std::int64_t k, bool largest, int threads) {
   if (outer <= 0 || inner <= 0 || k <= 0) return;
   with_type(dtype, [&]<typename T>(T) {
-    const TopK<T> rows(source, values, indices, n, inner, k);
+    const TopK<T> rows(source, values, indices, n, inner, k, largest);
     parallel_for(
         outer * inner, std::max<std::int64_t>(1, kGrain / n), threads,
         [&](std::int64_t begin, std::int64_t end, std::int64_t) { rows.rows(begin, end); });

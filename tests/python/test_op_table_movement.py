@@ -416,6 +416,31 @@ def test_top_k_of_long_rows(dtype, k, shape, axis):
     assert_equal(got_values, np.take_along_axis(x, expected, axis))
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((5, 7), 1), ((7, 5), 0), ((3, 900), -1), ((2, 60, 3), 1), ((0, 4), 1)])
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_bottom_k(dtype, shape, axis):
+    x = sample(generator("bottom_k", dtype, shape), dtype, shape)
+    order = np.argsort(x.astype(np.float64) if dtype in FLOATS else x, axis=axis, kind="stable")
+    for k in (0, 1, 4, shape[axis]):
+        values, indices = run(lambda x, k=k: ops.bottom_k(x, k, axis), x)
+        expected = np.take(order, np.arange(k), axis)
+        assert_equal(indices, expected.astype(np.int64))
+        assert_equal(values, np.take_along_axis(x, expected, axis))
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_argsort(dtype):
+    for n in (0, 1, 2, 17, 300):
+        x = sample(generator("argsort", dtype, n), dtype, (n,))
+        x[n // 2 :] = x[: n - n // 2]  # ties
+        keys = x.astype(np.float64) if dtype in FLOATS else x
+        up, down = run(lambda x: [ops.argsort(x), ops.argsort(x, ascending=False)], x, shapes=[["n"]])
+        assert_equal(up, np.argsort(keys, kind="stable").astype(np.int64))
+        assert_equal(down, (n - 1 - np.argsort(keys[::-1], kind="stable")[::-1]).astype(np.int64))
+    with pytest.raises(ValueError, match="argsort only implemented for input tensors of rank 1"):
+        run(lambda x: ops.argsort(x), np.ones((2, 2), np.float32))
+
+
 def test_softmax_extremes():
     x = np.array([[-math.inf] * 3, [1, math.inf, 2], [1e30, -1e30, 0], [math.nan, 0, 1], [88, 89, -1000]], np.float32)
     got = run(ops.softmax, x)[0]

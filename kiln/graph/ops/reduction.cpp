@@ -3,6 +3,8 @@
 #include "kiln/graph/graph_state.h"
 #include "kiln/graph/ops/axis.h"
 #include "kiln/graph/promotion.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
 
 namespace kiln::graph::ops {
 namespace {
@@ -35,14 +37,37 @@ TensorValue min(T x, const AxisOptions& options) {
   return reduce(OpKind::reduce_min, x, options.axis);
 }
 
-std::pair<TensorValue, TensorValue> top_k(T input, const Dim& k, int axis) {
+namespace {
+
+std::pair<TensorValue, TensorValue> select(OpKind kind, T input, const Dim& k, int axis) {
   LocationScope at(input.location());
   TensorValue value = strong(input);
   const int rank = value.rank();
   const std::int64_t from_start = axis < 0 && axis >= -rank ? axis + rank : axis;
-  ir::Op* op = graph::detail::add_op(OpKind::top_k, {value}, {{"axis", from_start}, {"k", k}});
+  ir::Op* op = graph::detail::add_op(kind, {value}, {{"axis", from_start}, {"k", k}});
   auto& graph = *graph::detail::current_graph();
   return {TensorValue(graph.handle(op->result(0))), TensorValue(graph.handle(op->result(1)))};
+}
+
+}  // namespace
+
+std::pair<TensorValue, TensorValue> top_k(T input, const Dim& k, int axis) {
+  return select(OpKind::top_k, input, k, axis);
+}
+
+std::pair<TensorValue, TensorValue> bottom_k(T input, const Dim& k, int axis) {
+  return select(OpKind::bottom_k, input, k, axis);
+}
+
+TensorValue argsort(T x, bool ascending) {
+  LocationScope at(x.location());
+  const TensorValue value = strong(x);
+  if (value.rank() != 1)
+    throw ValueError(
+        format("argsort only implemented for input tensors of rank 1, but the input "
+               "has shape {}.",
+               value.shape().repr()));
+  return select(ascending ? OpKind::bottom_k : OpKind::top_k, value, value.shape()[0], 0).second;
 }
 
 }  // namespace kiln::graph::ops

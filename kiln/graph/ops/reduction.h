@@ -26,8 +26,16 @@ TensorValue argmin(const TensorValueLike& x, const AxisOptions& options);
 TensorValue max(const TensorValueLike& x, const AxisOptions& options = {});
 TensorValue min(const TensorValueLike& x, const AxisOptions& options = {});
 
-/// The `k` largest values in descending order and their int64 indices.
+/// The `k` largest values in descending order and their int64 indices. NaN comes first, and equal
+/// values in the order of their indices.
 std::pair<TensorValue, TensorValue> top_k(const TensorValueLike& input, const Dim& k,
                                           int axis = -1);
+/// The `k` smallest values in ascending order and their int64 indices. NaN comes last, and equal
+/// values in the order of their indices.
+std::pair<TensorValue, TensorValue> bottom_k(const TensorValueLike& input, const Dim& k,
+                                             int axis = -1);
+/// The int64 indices that sort a tensor of rank 1, stable in both directions; NaN is the largest
+/// value. Another rank: ValueError.
+TensorValue argsort(const TensorValueLike& x, bool ascending = true);
 
 }  // namespace kiln::graph::ops

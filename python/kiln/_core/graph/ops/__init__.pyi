@@ -245,7 +245,19 @@ def argmin(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.Te
     """The first index of the minimum; NaN is the minimum."""
 
 def top_k(input: kiln.graph.TensorValueLike, k: kiln._core.graph.Dim | int | str, axis: int = -1) -> tuple:
-    """The `k` largest values in descending order, and their indices."""
+    """
+    The `k` largest values in descending order, and their int64 indices. NaN comes first, and equal values in the order of their indices.
+    """
+
+def bottom_k(input: kiln.graph.TensorValueLike, k: kiln._core.graph.Dim | int | str, axis: int = -1) -> tuple:
+    """
+    The `k` smallest values in ascending order, and their int64 indices. NaN comes last, and equal values in the order of their indices.
+    """
+
+def argsort(x: kiln.graph.TensorValueLike, ascending: bool = True) -> kiln._core.graph.TensorValue:
+    """
+    The int64 indices that sort a tensor of rank 1, stable in both directions; NaN is the largest value.
+    """
 
 def matmul(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
     """
