@@ -38,6 +38,27 @@ std::string path_of(nb::handle object);
 std::string str_of(nb::handle object);
 std::string repr_of(nb::handle object);
 
+/// An attribute of a module, imported on first use and kept for the life of the process; the GIL
+/// guards it. A `static` whose initialiser imports would not do: an import lets other threads run,
+/// and one that then waits for the initialiser does so with the GIL. To import twice is harmless.
+class Imported {
+ public:
+  constexpr Imported(const char* module, const char* attribute)
+      : module_(module), attribute_(attribute) {}
+  nb::handle get() {
+    if (!object_) {
+      nb::object found = nb::module_::import_(module_).attr(attribute_);
+      if (!object_) object_ = found.release().ptr();
+    }
+    return object_;
+  }
+
+ private:
+  const char* module_;
+  const char* attribute_;
+  PyObject* object_ = nullptr;
+};
+
 /// `object` as a Python int, when it has `__index__`; else an invalid object. Sets no error.
 nb::object integer_of(nb::handle object);
 /// ValueError: `what` has a value that does not lie between `low` and `high`.

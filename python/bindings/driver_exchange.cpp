@@ -231,15 +231,14 @@ nb::object to_dlpack(const Buffer& buffer, const std::optional<Integer>& stream,
 nb::object to_numpy(const Buffer& buffer) {
   if (buffer.dtype() == DType::bfloat16 || buffer.dtype() == DType::float4_e2m1fn)
     dtype_to_numpy(buffer.dtype());  // throws
-  static PyObject* from_dlpack =
-      nb::object(nb::module_::import_("numpy").attr("from_dlpack")).release().ptr();
+  constinit static Imported from_dlpack("numpy", "from_dlpack");
   Buffer source = buffer;
   if (!buffer.is_host() && !buffer.pinned()) {
     ReleaseGil release;
     source = buffer.copy(driver::CPU());
   }
   if (source.dtype().is_float8()) source = source.view(DType::uint8);
-  return nb::handle(from_dlpack)(make_buffer(std::move(source)));
+  return from_dlpack.get()(make_buffer(std::move(source)));
 }
 
 /// What NumPy asks for when an array is made of a buffer.

@@ -4,13 +4,19 @@
 #include "kiln/driver/host_hazard.h"
 
 namespace kiln::python {
+namespace {
+
+PyObject* error_class = nullptr;  // leaked: used until the process ends
+
+}  // namespace
 
 void bind_driver_host_hazard(nb::module_& m) {
   using driver::HostHazardCompletion;
-  static PyObject* error_class = PyErr_NewExceptionWithDoc(
+  error_class = PyErr_NewExceptionWithDoc(
       "kiln._core.driver.HostHazardError",
       "The work that a host access had to wait for failed; carries that work's text.",
-      PyExc_RuntimeError, nullptr);  // leaked: used until the process ends
+      PyExc_RuntimeError, nullptr);
+  if (!error_class) throw nb::python_error();
   m.attr("HostHazardError") = nb::borrow(error_class);
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {

@@ -231,3 +231,22 @@ def test_a_daemon_thread_that_drives_a_queue_ends_with_the_process():
         """)
         _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (6, "")
+
+
+def test_first_calls_of_several_threads_import_numpy_without_a_deadlock():
+    process = start("""
+        import threading
+        from kiln.driver import Buffer
+        from kiln.dtype import DType
+
+        buffer = Buffer.zeros([4], DType.float32)
+        threads = [threading.Thread(target=buffer.to_numpy) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    """)
+    try:
+        assert process.wait(timeout=60) == 0, process.stderr.read()
+    finally:
+        process.kill()
