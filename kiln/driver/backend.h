@@ -117,6 +117,8 @@ class QueueBackend : public RefCounted {
   std::uint64_t last_user_function() const {
     return last_user_function_.load(std::memory_order_acquire);
   }
+  /// The last work that a caller's thread ran at once, 0 for none.
+  std::uint64_t last_claim() const { return last_claim_.load(std::memory_order_seq_cst); }
   std::string to_string() const;
   /// Its track in the present trace.
   int trace_track() const { return kiln::trace_track(this, to_string()); }
@@ -133,11 +135,31 @@ class QueueBackend : public RefCounted {
   /// Called when the last handle goes: destroys the queue once its work is over, without waiting.
   virtual void close() noexcept = 0;
 
+  /// For inline_work.h. Takes the next place of an idle queue that no model call uses and returns
+  /// its number, which the caller's thread completes; 0 when another thread comes first.
+  std::uint64_t try_claim() noexcept;
+  /// For inline_work.h. Between the two no work of the queue starts; several threads may be there.
+  void enter() noexcept { entries_.fetch_add(1, std::memory_order_seq_cst); }
+  void leave() noexcept {
+    // The worker looks at the entries after its work was given a number: one side sees the other.
+    if (entries_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+        timeline_->completed() < submitted_.load(std::memory_order_seq_cst)) [[unlikely]]
+      entries_.notify_all();
+  }
+
  protected:
+  /// Before queued work runs: work `value - 1` is over, and nobody is between `enter` and `leave`.
+  void wait_for_inline_work(std::uint64_t value) const;
+
   DeviceBackend& device_;
   Ref<Timeline> timeline_;
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> last_user_function_{0};
+
+ private:
+  std::atomic<std::uint64_t> last_claim_{0};
+  /// On a cache line of its own: parallel model calls write it, all others read what is above.
+  alignas(64) std::atomic<std::uint32_t> entries_{0};
 };
 
 /// Records its own life as work of a queue that runs on the caller's thread, linked to the call.

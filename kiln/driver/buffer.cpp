@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "kiln/driver/backend.h"
+#include "kiln/driver/inline_work.h"
 #include "kiln/driver/order_checker.h"
 #include "kiln/driver/storage.h"
 #include "kiln/dtype/element.h"
@@ -82,7 +83,6 @@ bool Buffer::aligned(std::size_t alignment) const {
 
 void Buffer::wait_for_host_read() const { state_->storage->wait_for_host(*state_, false); }
 void Buffer::wait_for_host_write() const { state_->storage->wait_for_host(*state_, true); }
-
 ByteRange Buffer::byte_range() const { return ByteRange::of(*state_); }
 void Buffer::record_finished_write() const { storage()->record_finished_write(*state_); }
 
@@ -190,11 +190,12 @@ void Buffer::copy_elements_from(const Buffer& source) const {
   QueueBackend& queue = *state_->queue;
   QueueBackend& source_queue = *source.state_->queue;
   const bool checked = order_checker::enabled();
-  const bool at_once = queue.idle() && source_queue.idle() && source.storage()->settled() &&
-                       is_host() && source.is_host() && !checked;
+  const bool on_host = is_host() && source.is_host();
+  InlineClaim claim;
+  if (on_host && !checked && source.storage()->settled()) claim.take(queue, source_queue);
   Work work;
   if (source.is_contiguous() && whole) {
-    if (at_once) {
+    if (claim) {
       const InlineWorkSpan span(queue, "copy", byte_size());
       std::memmove(data(), source.data(), byte_size());
       record_finished_write();
@@ -223,7 +224,7 @@ void Buffer::copy_elements_from(const Buffer& source) const {
       copy_elements(dtype, from_shape, {packed.data(), 0, dense}, {from, from_odd, from_strides});
       copy_elements(dtype, from_shape, {to, odd, dense}, {packed.data(), 0, dense});
     };
-    if (at_once) {
+    if (claim) {
       const InlineWorkSpan span(queue, "strided copy", byte_size());
       gather();
       record_finished_write();
@@ -274,7 +275,9 @@ void Buffer::memset(int value) const {
   }
   QueueBackend& queue = *state_->queue;
   const bool checked = order_checker::enabled();
-  if (queue.idle() && is_host() && !checked) {
+  InlineClaim claim;
+  if (is_host() && !checked) claim.take(queue);
+  if (claim) {
     const InlineWorkSpan span(queue, "fill", bytes);
     std::memset(data(), value, bytes);
     record_finished_write();

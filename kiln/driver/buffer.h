@@ -247,6 +247,8 @@ class Buffer {
   friend bool operator==(const Buffer&, const Buffer&) = default;
   /// Identity as a number, for hashing.
   const void* identity() const { return state_.get(); }
+  /// The queue it is bound to, for layers that enqueue work themselves.
+  QueueBackend& queue() const { return *state_->queue; }
   /// The memory behind it, shared by slices and views.
   Storage* storage() const { return state_->storage; }
   /// Whether host access waits for stamped tokens: staging memory of an accelerator, unless it is

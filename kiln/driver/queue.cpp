@@ -21,6 +21,30 @@ void ref_release(QueueBackend* queue) noexcept {
   if (queue->drop() && !forked_after_use()) queue->close();
 }
 
+std::uint64_t QueueBackend::try_claim() noexcept {
+  std::uint64_t last = submitted_.load(std::memory_order_acquire);
+  if (!timeline_->reached(last) || timeline_->failed() ||
+      entries_.load(std::memory_order_relaxed) != 0)
+    return 0;
+  if (!submitted_.compare_exchange_strong(last, last + 1, std::memory_order_seq_cst)) return 0;
+  const std::uint64_t value = last + 1;
+  // All sequentially consistent, as `enter` and what follows it: one side sees the other.
+  last_claim_.store(value, std::memory_order_seq_cst);
+  if (entries_.load(std::memory_order_seq_cst) == 0) [[likely]]
+    return value;
+  timeline_->advance(value);
+  return 0;
+}
+
+void QueueBackend::wait_for_inline_work(std::uint64_t value) const {
+  timeline_->wait(value - 1);
+  for (;;) {
+    const std::uint32_t entries = entries_.load(std::memory_order_seq_cst);
+    if (entries == 0) return;
+    entries_.wait(entries, std::memory_order_seq_cst);
+  }
+}
+
 std::string QueueBackend::to_string() const {
   return format("{}[{}]:queue@{}", device_.api(), device_.id(), static_cast<const void*>(this));
 }
@@ -123,8 +147,7 @@ void DeviceQueue::enqueue_foreign_function(std::function<void()> function, std::
 std::uintptr_t DeviceQueue::native_stream_handle() const { return backend_->native_handle(); }
 std::string DeviceQueue::to_string() const { return backend_->to_string(); }
 
-void DeviceQueue::begin_inline_work(const char* call) const {
-  check_call(call);
+void DeviceQueue::wait_for_present_work(const char* call) const {
   if (order_checker::enabled()) [[unlikely]]
     order_checker::host_saw(backend_->end());
   if (!backend_->idle()) [[unlikely]] {

@@ -50,11 +50,8 @@ class DeviceQueue {
   std::string to_string() const;
   friend bool operator==(const DeviceQueue&, const DeviceQueue&) = default;
 
-  /// For layers that run kiln's own CPU work on the caller's thread, such as a model call: waits
-  /// for the queue's present work (nothing on an idle queue: a few ns), throws what the queue
-  /// failed with, as `synchronize` does. Work that then runs before this thread enqueues more is in
-  /// order.
-  void begin_inline_work(const char* call) const;
+  /// `synchronize` as a part of `call`, which a trace shows as what waits.
+  void wait_for_present_work(const char* call) const;
 
   explicit DeviceQueue(Ref<QueueBackend> backend) : backend_(std::move(backend)) {}
   QueueBackend* backend() const { return &*backend_; }

@@ -1,5 +1,6 @@
 #include "kiln/driver/storage.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "kiln/driver/cpu/memory_pool.h"
@@ -176,7 +177,8 @@ void Storage::wait_for_host(const detail::BufferState& window, bool write) const
   const TraceSpan span(write ? "wait for a host write" : "wait for a host read", "wait");
   const std::uint64_t function = queue.last_user_function();
   Timeline& own = queue.timeline();
-  if (!own.reached(function)) own.wait(function);
+  const std::uint64_t last = std::max(function, queue.last_claim());
+  if (!own.reached(last)) own.wait(last);
   if (write) {
     for (const Point& use : pending_uses()) use.wait();
     return;
@@ -188,6 +190,18 @@ void Storage::wait_for_host(const detail::BufferState& window, bool write) const
   // A user function counts as a write of every buffer of its queue, until its failure is delivered.
   if (function > 0 && own.failed())
     if (std::exception_ptr error = own.error_at(function)) std::rethrow_exception(error);
+}
+
+bool Storage::is_free(const ByteRange& range, bool write,
+                      const std::function<bool(const Timeline&)>& later) const {
+  Uses* uses = uses_.load(std::memory_order_acquire);
+  if (!uses) return true;
+  std::lock_guard lock(uses->mutex);
+  return std::none_of(uses->entries.begin(), uses->entries.end(), [&](const Use& use) {
+    if (!write && !(use.write && use.range.meets(range))) return false;
+    if (!use.over()) return !later(*use.timeline);
+    return !write && use.error() != nullptr;
+  });
 }
 
 void StorageAccess::finish(Storage* storage) noexcept {

@@ -55,9 +55,13 @@ class Storage : public RefCounted {
   /// Every use that is not over.
   std::vector<Point> pending_uses() const;
 
-  /// Waits for writes into the window, for all uses when `write`, and for user functions on the
-  /// window's queue. A read throws what a write into the window failed with.
+  /// Waits for writes into the window, for all uses when `write`, and for user functions and inline
+  /// work on the window's queue. A read throws what a write into the window failed with.
   void wait_for_host(const detail::BufferState& window, bool write) const;
+  /// Whether no use of the bytes is pending that conflicts with a read, or a write, other than on
+  /// timelines for which `later` says so, and no write failed that a read must throw.
+  bool is_free(const ByteRange& range, bool write,
+               const std::function<bool(const Timeline&)>& later) const;
 
  private:
   friend void ref_release(Storage* storage) noexcept;

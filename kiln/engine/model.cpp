@@ -18,7 +18,13 @@ std::vector<driver::Device> devices_of(const std::vector<TensorSpec>& specs) {
 }  // namespace
 
 Model::Outputs Model::execute(std::span<const driver::Buffer> inputs) const {
-  return state_->execute(inputs);
+  Outputs outputs;
+  state_->execute(inputs, true, outputs);
+  return outputs;
+}
+
+bool Model::try_execute(std::span<const driver::Buffer> inputs, Outputs& outputs) const {
+  return state_->execute(inputs, false, outputs);
 }
 
 Model::Outputs Model::execute_named(std::span<const NamedInput> inputs) const {

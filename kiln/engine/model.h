@@ -35,6 +35,8 @@ class Model {
   Outputs execute(std::initializer_list<driver::Buffer> inputs) const {
     return execute(std::span<const driver::Buffer>(inputs.begin(), inputs.size()));
   }
+  /// As `execute`, but false, and nothing done, when the call does not fit or would have to wait.
+  bool try_execute(std::span<const driver::Buffer> inputs, Outputs& outputs) const;
   /// Binds inputs by name; unknown, missing and doubled names: TypeError.
   using NamedInput = std::pair<std::string_view, driver::Buffer>;
   template <typename = void>  // so that `execute({})` means no buffers

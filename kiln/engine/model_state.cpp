@@ -1,7 +1,8 @@
 #include "kiln/engine/model_state.h"
 
-#include "kiln/driver/storage.h"
+#include "kiln/driver/order_checker.h"
 #include "kiln/support/format.h"
+#include "kiln/support/process.h"
 #include "kiln/support/trace.h"
 
 namespace kiln::engine {
@@ -186,7 +187,7 @@ class ModelState::Lease {
 // ---- calls -------------------------------------------------------------------------------------
 
 /// Checks the inputs and fills in their addresses and the symbols; false when a check fails.
-bool ModelState::bind_inputs(std::span<const Buffer> buffers, Workspace& workspace) {
+bool ModelState::bind_inputs(std::span<const Buffer> buffers, bool may_wait, Workspace& workspace) {
   const DimCheck* dim = dims.data();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const Buffer& buffer = buffers[i];
@@ -214,6 +215,7 @@ bool ModelState::bind_inputs(std::span<const Buffer> buffers, Workspace& workspa
       if (check.is_buffer)
         throw ValueError(format(
             "input {} is a buffer that the graph may write; it needs writable, aligned memory", i));
+      if (!may_wait) return false;  // for room in a full queue
       workspace.copies.push_back(buffer.copy(driver::CPU()));
       workspace.inputs[i] = workspace.copies.back().data();
     }
@@ -273,7 +275,49 @@ void ModelState::check_shared_memory(std::span<const Buffer> buffers) const {
     }
 }
 
-Model::Outputs ModelState::execute(std::span<const Buffer> buffers) {
+/// Enters the call's queues once nothing is pending that it must come after.
+bool ModelState::begin(std::span<const Buffer> buffers, bool may_wait, driver::SharedEntry& entry) {
+  check_call("Model.execute");
+  const auto ready = [&] {
+    for (std::size_t i = 0; i < buffers.size(); ++i)
+      if (!entry.is_free(buffers[i], inputs[i].is_written)) return false;
+    return true;
+  };
+  // Looked at only after the entry: whatever comes later sees it and waits. Uses are waited for
+  // without the entry, so that no two threads wait for each other.
+  if (!driver::order_checker::enabled() && entry.try_enter()) [[likely]] {
+    if (ready()) [[likely]]
+      return true;
+    entry.leave();
+  }
+  if (!may_wait) return false;
+  const TraceSpan span("Model.execute", "wait");
+  const auto wait = [&] {
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      if (inputs[i].is_written)
+        buffers[i].wait_for_host_write();
+      else
+        buffers[i].wait_for_host_read();
+    }
+  };
+  if (driver::order_checker::enabled()) {  // which learns from the waits
+    queue.wait_for_present_work("Model.execute");
+    wait();
+  }
+  // Places on the queues of the inputs wait for more than the inputs need: a last resort.
+  constexpr int kRounds = 3;
+  for (int round = 0;; ++round) {
+    if (!entry.enter_in_turn(round >= kRounds))
+      queue.wait_for_present_work("Model.execute");  // throws what the queue failed with
+    else if (ready())
+      return true;
+    else
+      entry.leave();
+    wait();
+  }
+}
+
+bool ModelState::execute(std::span<const Buffer> buffers, bool may_wait, Model::Outputs& outputs) {
   if (run == nullptr) [[unlikely]]
     throw RuntimeError(
         format("The model '{}' is a placeholder for hardware that is not there, so it "
@@ -283,24 +327,21 @@ Model::Outputs ModelState::execute(std::span<const Buffer> buffers) {
     throw ValueError(format("Number of inputs ({}) does not match expected number ({}) for model",
                             buffers.size(), inputs.size()));
   const Lease workspace(*this);
-  if (!bind_inputs(buffers, *workspace)) [[unlikely]]
+  if (!bind_inputs(buffers, may_wait, *workspace)) [[unlikely]] {
+    if (!may_wait) return false;
     explain(buffers);
+  }
   const TraceSpan span(graph->name.c_str(), "model");
   std::unique_lock<std::mutex> serial;
   if (writes_inputs) [[unlikely]] {
+    if (!may_wait) return false;
     check_shared_memory(buffers);
     serial = std::unique_lock(serial_);
   }
 
-  queue.begin_inline_work("Model.execute");
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (inputs[i].is_written) [[unlikely]]
-      buffers[i].wait_for_host_write();
-    else
-      buffers[i].wait_for_host_read();
-  }
-
-  Model::Outputs outputs(graph->outputs.size());
+  driver::SharedEntry entry(*queue.backend(), buffers);
+  if (!begin(buffers, may_wait, entry)) return false;
+  outputs = Model::Outputs(graph->outputs.size());
   runtime::Call call;
   call.runtime = &runtime::runtime_table();
   call.inputs = workspace->inputs.data();
@@ -318,7 +359,7 @@ Model::Outputs ModelState::execute(std::span<const Buffer> buffers) {
   if (writes_inputs) [[unlikely]]
     for (std::size_t i = 0; i < buffers.size(); ++i)
       if (inputs[i].is_written) buffers[i].record_finished_write();
-  return outputs;
+  return true;
 }
 
 }  // namespace kiln::engine

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kiln/driver/inline_work.h"
 #include "kiln/driver/queue.h"
 #include "kiln/engine/mef_info.h"
 #include "kiln/engine/model.h"
@@ -60,7 +61,8 @@ struct ModelState {
   ~ModelState();
   ModelState(const ModelState&) = delete;
 
-  Model::Outputs execute(std::span<const driver::Buffer> inputs);
+  /// False, and nothing done, when the call does not fit or would have to wait, and it may not.
+  bool execute(std::span<const driver::Buffer> inputs, bool may_wait, Model::Outputs& outputs);
   /// Binds weights and runs what depends on them alone.
   void load(const WeightsRegistry& registry);
   /// Maps the code; until then the state is a placeholder for absent hardware.
@@ -85,7 +87,8 @@ struct ModelState {
   class Lease;
   std::unique_ptr<Workspace> take_workspace();
   void give_back(std::unique_ptr<Workspace> workspace) noexcept;
-  bool bind_inputs(std::span<const driver::Buffer> buffers, Workspace& workspace);
+  bool bind_inputs(std::span<const driver::Buffer> buffers, bool may_wait, Workspace& workspace);
+  bool begin(std::span<const driver::Buffer> buffers, bool may_wait, driver::SharedEntry& entry);
   [[noreturn]] void explain(std::span<const driver::Buffer> buffers) const;
   void check_shared_memory(std::span<const driver::Buffer> buffers) const;
 

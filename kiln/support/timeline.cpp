@@ -52,24 +52,26 @@ std::exception_ptr Timeline::error_at(std::uint64_t value) const {
 }
 
 void Timeline::advance(std::uint64_t value) {
+  for (const std::function<void()>& function : complete(value)) function();
+}
+
+std::vector<std::function<void()>> Timeline::complete(std::uint64_t value) {
+  std::vector<std::function<void()>> due;
   // Sequentially consistent, as the waiter's increment: one of the two sides sees the other.
   completed_.store(value, std::memory_order_seq_cst);
-  if (waiters_.load(std::memory_order_seq_cst) == 0) return;
-  std::vector<Waiting> due;
-  {
-    std::lock_guard lock(mutex_);
-    std::size_t kept = 0;
-    for (Waiting& w : waiting_) {
-      if (w.value <= value)
-        due.push_back(std::move(w));
-      else
-        std::swap(waiting_[kept++], w);
-    }
-    waiting_.resize(kept);
-    waiters_.fetch_sub(static_cast<int>(due.size()), std::memory_order_relaxed);
-    changed_.notify_all();
+  if (waiters_.load(std::memory_order_seq_cst) == 0) return due;
+  std::lock_guard lock(mutex_);
+  std::size_t kept = 0;
+  for (Waiting& w : waiting_) {
+    if (w.value <= value)
+      due.push_back(std::move(w.function));
+    else
+      std::swap(waiting_[kept++], w);
   }
-  for (Waiting& w : due) w.function();
+  waiting_.resize(kept);
+  waiters_.fetch_sub(static_cast<int>(due.size()), std::memory_order_relaxed);
+  changed_.notify_all();
+  return due;
 }
 
 void Timeline::wait(std::uint64_t value) const {

@@ -16,8 +16,8 @@ namespace kiln {
 /// over when the counter has reached v; it may be over because it failed or was skipped, and
 /// `error_at(v)` tells that for as long as anybody may ask (the last 1024 failures are kept).
 ///
-/// The owning queue calls `begin`, `fail` and `advance` in order; everything else is for any
-/// thread.
+/// The owning queue calls `begin`, `fail` and `advance` in order, from whichever thread runs its
+/// work; everything else is for any thread.
 class Timeline : public RefCounted {
  public:
   std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
@@ -29,6 +29,8 @@ class Timeline : public RefCounted {
   void fail(std::uint64_t value, std::exception_ptr error);
   /// Work up to `value` is over: wakes waiters and runs what `when_reached` holds for it.
   void advance(std::uint64_t value);
+  /// As `advance`, but what is held for it is returned for the caller to run.
+  [[nodiscard]] std::vector<std::function<void()>> complete(std::uint64_t value);
 
   /// Whether work fails at present.
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }

@@ -6,8 +6,6 @@
 
 #include "bindings.h"
 #include "engine_casters.h"
-#include "kiln/driver/backend.h"
-#include "kiln/driver/storage.h"
 #include "kiln/engine/model.h"
 #include "kiln/support/error.h"
 
@@ -108,27 +106,20 @@ class Inputs {
   std::span<const Buffer> span_;
 };
 
-/// Whether the call will neither wait for anybody, who might need the GIL, nor take long.
-bool keeps_gil(const ModelObject& self, std::span<const Buffer> inputs, std::int64_t elements) {
-  static driver::QueueBackend* queue = driver::CPU().default_queue().backend();  // immortal
-  if (self.writes_inputs || self.last_time > kShortCall || elements > 2 * self.last_elements ||
-      !queue->idle())
-    return false;
-  for (const Buffer& input : inputs)
-    if (input.storage() && !input.storage()->settled()) return false;
-  return true;
+/// Whether the call will not take long once it starts.
+bool is_short(const ModelObject& self, std::int64_t elements) {
+  return !self.writes_inputs && self.last_time <= kShortCall && elements <= 2 * self.last_elements;
 }
 
 nb::list execute(ModelObject& self, PyObject* const* arguments, std::size_t count) {
   const Inputs inputs(self, arguments, count);
   std::int64_t elements = 1;
   for (const Buffer& input : inputs.span()) elements += input.num_elements();
-  const bool keep = keeps_gil(self, inputs.span(), elements);
   Model::Outputs outputs;
   const auto start = std::chrono::steady_clock::now();
   auto end = start;
-  if (keep) {
-    outputs = self.model.execute(inputs.span());
+  // With the GIL the call may not wait: what it waits for might need the GIL.
+  if (is_short(self, elements) && self.model.try_execute(inputs.span(), outputs)) {
     end = std::chrono::steady_clock::now();
   } else {
     ReleaseGil release;

@@ -274,16 +274,16 @@ TEST(Queue, WorkOutlivesItsHandle) {
   EXPECT_TRUE(ran);
 }
 
-TEST(Queue, InlineWorkWaitsAndDelivers) {
+TEST(Queue, WaitsForPresentWorkAndDelivers) {
   const DeviceQueue queue(CPU());
   std::atomic<bool> ran = false;
-  queue.begin_inline_work("test");
+  queue.wait_for_present_work("test");
   queue.enqueue_cpu_function([&] { ran = true; });
-  queue.begin_inline_work("test");
+  queue.wait_for_present_work("test");
   EXPECT_TRUE(ran);
   queue.enqueue_cpu_function([] { throw Boom("held"); });
-  EXPECT_EQ(failure_of([&] { queue.begin_inline_work("test"); }), "held");
-  EXPECT_EQ(failure_of([&] { queue.begin_inline_work("test"); }), "none");
+  EXPECT_EQ(failure_of([&] { queue.wait_for_present_work("test"); }), "held");
+  EXPECT_EQ(failure_of([&] { queue.wait_for_present_work("test"); }), "none");
 }
 
 TEST(Event, Times) {

@@ -413,6 +413,30 @@ def test_a_failed_queue_fails_the_call(model):
     assert model.execute(x, x)[0].to_numpy().tolist() == [[3, 3, 3]]
 
 
+def test_no_fill_starts_under_a_call(session):
+    size = 1 << 20
+    model = session.load(Graph("same", lambda x: x + 0, [TensorType(DType.uint8, [size], CPU())]))
+    buffers = [Buffer.zeros((size,), DType.uint8), Buffer(DType.uint8, (size,), DeviceQueue(CPU()))]
+    for buffer in buffers:
+        buffer.memset(0)
+        stop = threading.Event()
+
+        def fill():
+            value = 0
+            while not stop.is_set():
+                value = (value + 1) % 250
+                buffer.memset(value)
+                if value % 4 == 0:
+                    buffer.stream.synchronize()
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        results = [model.execute(buffer)[0].to_numpy() for _ in range(60)]
+        stop.set()
+        thread.join()
+        assert all((result == result[0]).all() for result in results)
+
+
 def test_control_c_ends_a_compile():
     program = """
         import os, signal, threading

@@ -20,7 +20,9 @@
 
 // Work is numbered in the order of enqueue under the queue's lock, and the worker takes it in that
 // order, so "the timeline has reached the last number" means idle. Callers that find the queue idle
-// run kiln's own work themselves and give it no number at all: it is over before the call returns.
+// run kiln's own work themselves: a copy or fill claims the next number with one compare-and-swap,
+// and model calls, which may run beside each other, enter the queue. The worker starts no work
+// before all earlier numbers are over and nobody is in the queue; inline_work.h has the other side.
 //
 // Workers are detached threads. They and all queues with pending work are left as they are when the
 // process ends; `end_process` gives them two seconds before that.
@@ -96,18 +98,19 @@ std::uint64_t CpuQueue::enqueue(Work work) {
     check_interrupt();
     lock.lock();
   }
-  const std::uint64_t value = submitted_.load(std::memory_order_relaxed) + 1;
   const bool user =
       work.kind == Work::Kind::user_function || work.kind == Work::Kind::foreign_function;
-  items_.push_back({value, std::move(work)});
+  items_.push_back({0, std::move(work)});
+  const std::uint64_t value = submitted_.fetch_add(1, std::memory_order_seq_cst) + 1;
+  items_.back().value = value;
   if (user) last_user_function_.store(value, std::memory_order_release);
-  submitted_.store(value, std::memory_order_release);
+  appended_.fetch_add(1, std::memory_order_release);
   lock.unlock();
   work_added_.notify_one();
   if (kiln::detail::device_sync_mode.load(std::memory_order_relaxed)) [[unlikely]] {
     // To its end: nobody has recorded the uses of this work yet.
     timeline_->wait_until(value, std::chrono::steady_clock::time_point::max());
-    synchronize();
+    if (timeline_->failed()) synchronize();
   }
   return value;
 }
@@ -136,9 +139,9 @@ void CpuQueue::run_worker() noexcept {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (items_.empty() && !closed_) {
-      const std::uint64_t last = submitted_.load(std::memory_order_relaxed);
+      const std::uint64_t last = appended_.load(std::memory_order_relaxed);
       lock.unlock();
-      spin_until(kSpins, [&] { return submitted_.load(std::memory_order_acquire) != last; });
+      spin_until(kSpins, [&] { return appended_.load(std::memory_order_acquire) != last; });
       lock.lock();
     }
     work_added_.wait(lock, [&] { return !items_.empty() || closed_; });
@@ -164,6 +167,7 @@ void CpuQueue::run(Item& item) noexcept {
   const bool traced = tracing();
   const std::int64_t taken = traced ? trace_now() : 0;
   for (const Point& point : work.waits) point.wait();
+  wait_for_inline_work(item.value);
   const std::int64_t begin = traced ? trace_now() : 0;
   if (work.kind == Work::Kind::foreign_function && process_ends.load(std::memory_order_acquire)) {
     // Neither run nor destroyed: its interpreter may be gone.
@@ -230,16 +234,12 @@ void CpuQueue::synchronize() {
   timeline_->wait(submitted());
   std::exception_ptr error = timeline_->recover();
   if (!error) return;
-  {
-    // The queue's end would still be the failed work's number, so marks set from now on would look
-    // failed; one number is spent to tell them apart.
-    std::lock_guard lock(mutex_);
-    const std::uint64_t value = submitted_.load(std::memory_order_relaxed);
-    if (timeline_->reached(value)) {
-      submitted_.store(value + 1, std::memory_order_release);
-      timeline_->advance(value + 1);
-    }
-  }
+  // The queue's end would still be the failed work's number, so marks set from now on would look
+  // failed; one number is spent to tell them apart.
+  std::uint64_t end = submitted();
+  if (timeline_->reached(end) &&
+      submitted_.compare_exchange_strong(end, end + 1, std::memory_order_seq_cst))
+    timeline_->advance(end + 1);
   std::rethrow_exception(error);
 }
 

@@ -42,6 +42,8 @@ class CpuQueue final : public QueueBackend {
   std::condition_variable work_added_;
   std::condition_variable room_made_;
   std::deque<Item> items_;
+  /// Items that ever were in the list; the worker looks at it without the lock.
+  std::atomic<std::uint64_t> appended_{0};
   bool worker_started_ = false;
   bool closed_ = false;
 };
