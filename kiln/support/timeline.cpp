@@ -1,7 +1,9 @@
 #include "kiln/support/timeline.h"
 
 #include <chrono>
+#include <utility>
 
+#include "kiln/support/error.h"
 #include "kiln/support/interrupt.h"
 #include "kiln/support/pause.h"
 
@@ -12,6 +14,17 @@ constexpr std::size_t kKeptFailures = 1024;
 /// A wait first looks this often, some 20 µs: much work is over by then, and a thread that sleeps
 /// takes as long to wake.
 constexpr int kSpins = 2000;
+
+/// What is kept of an error that was delivered.
+std::exception_ptr without_foreign_objects(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ForeignError& foreign) {
+    return std::make_exception_ptr(RuntimeError(foreign.what()));
+  } catch (...) {
+    return error;
+  }
+}
 
 }  // namespace
 
@@ -24,11 +37,15 @@ bool Timeline::begin(std::uint64_t value) {
 }
 
 void Timeline::fail(std::uint64_t value, std::exception_ptr error) {
+  std::exception_ptr delivered;  // dropped without the lock: it may run code of another language
   std::lock_guard lock(mutex_);
   if (failed_.load(std::memory_order_relaxed)) {
     failures_.back().last = value;
     return;
   }
+  if (!failures_.empty())
+    delivered =
+        std::exchange(failures_.back().error, without_foreign_objects(failures_.back().error));
   if (failures_.size() >= kKeptFailures) failures_.erase(failures_.begin());
   failures_.push_back({value, value, std::move(error)});
   failed_.store(true, std::memory_order_release);

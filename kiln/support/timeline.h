@@ -12,6 +12,10 @@
 
 namespace kiln {
 
+/// Base of exceptions that hold objects of another language, which may hold much else. A timeline
+/// whose next failure comes keeps of an older one the text only, as a RuntimeError.
+class ForeignError : public std::exception {};
+
 /// Order and failure of one queue's work: a counter that rises as work completes. Work number v is
 /// over when the counter has reached v; it may be over because it failed or was skipped, and
 /// `error_at(v)` tells that for as long as anybody may ask (the last 1024 failures are kept).

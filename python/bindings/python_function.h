@@ -4,6 +4,9 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+
+#include "kiln/support/timeline.h"
 
 namespace nb = nanobind;
 
@@ -11,7 +14,7 @@ namespace kiln::python {
 
 /// An exception that left a Python function which ran on another thread. Unlike nb::python_error it
 /// may be thrown again and again, as every queue that waits for the failed work does.
-class FunctionError : public std::exception {
+class FunctionError : public ForeignError {
  public:
   explicit FunctionError(nb::python_error& error);
   const char* what() const noexcept override { return text_.c_str(); }

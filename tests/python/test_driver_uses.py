@@ -1,7 +1,9 @@
 """What host access waits for, whose failure it raises, and when memory is used again."""
 
+import gc
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -250,3 +252,29 @@ def test_first_calls_of_several_threads_import_numpy_without_a_deadlock():
         assert process.wait(timeout=60) == 0, process.stderr.read()
     finally:
         process.kill()
+
+
+def test_a_queue_forgets_the_exceptions_that_it_has_delivered(queue):
+    live = weakref.WeakSet()
+
+    def fail():
+        error = Boom("the work failed")
+        live.add(error)
+        try:
+            raise error
+        finally:
+            del error
+
+    events = []
+    for _ in range(20):
+        queue.enqueue_cpu_function(fail)
+        events.append(queue.record_event())
+        with pytest.raises(Boom):
+            queue.synchronize()
+    gc.collect()
+    assert len(live) <= 1
+    # The places are failed as before.
+    with pytest.raises(RuntimeError, match="the work failed"):
+        events[0].synchronize()
+    with pytest.raises(Boom, match="the work failed"):
+        events[-1].synchronize()
