@@ -97,9 +97,15 @@ std::shared_ptr<PyObject> share(nb::handle object) {
 }
 
 FunctionError::FunctionError(nb::python_error& error)
-    : exception_(share(error.value())), text_(error.what()) {}
+    : exception_(share(error.value())), text_(error.what()) {
+  if (nb::object traceback = nb::steal(PyException_GetTraceback(error.value().ptr()));
+      traceback.is_valid())
+    traceback_ = share(traceback);
+}
 
 void FunctionError::restore() const {
+  // Python appends the frames that it leaves, so each time the exception starts as it was first.
+  PyException_SetTraceback(exception_.get(), traceback_ ? traceback_.get() : Py_None);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception_.get())), exception_.get());
 }
 

@@ -23,6 +23,7 @@ class FunctionError : public ForeignError {
 
  private:
   std::shared_ptr<PyObject> exception_;
+  std::shared_ptr<PyObject> traceback_;  // as the function left it; may be null
   std::string text_;
 };
 

@@ -3,6 +3,7 @@
 import gc
 import threading
 import time
+import traceback
 import weakref
 
 import numpy as np
@@ -278,3 +279,18 @@ def test_a_queue_forgets_the_exceptions_that_it_has_delivered(queue):
         events[0].synchronize()
     with pytest.raises(Boom, match="the work failed"):
         events[-1].synchronize()
+
+
+def test_polling_a_failed_event_does_not_lengthen_its_traceback(queue):
+    def length(error):
+        return len(traceback.extract_tb(error.__traceback__))
+
+    queue.enqueue_cpu_function(boom)
+    event = queue.record_event()
+    lengths = []
+    for _ in range(5):
+        with pytest.raises(Boom) as caught:
+            event.synchronize()
+        lengths.append(length(caught.value))
+    assert lengths == lengths[:1] * 5
+    settle(queue)
