@@ -85,6 +85,9 @@ Buffer import(Managed* raw, bool read_only, const FromDLPackOptions& options) {
   const Device device = *found;
   if (tensor.ndim < 0)
     throw BufferError(format("Buffer.from_dlpack: the tensor has {} axes.", tensor.ndim));
+  if (tensor.ndim > 0 && tensor.shape == nullptr)
+    throw BufferError(
+        format("Buffer.from_dlpack: the tensor has {} axes, but no shape.", tensor.ndim));
   const Shape shape(
       std::span<const std::int64_t>(tensor.shape, static_cast<std::size_t>(tensor.ndim)));
   const std::int64_t count = kiln::num_elements(shape);
@@ -97,6 +100,9 @@ Buffer import(Managed* raw, bool read_only, const FromDLPackOptions& options) {
     throw BufferError(
         "Buffer.from_dlpack: the tensor is read-only, and every kiln buffer is writable. Consider "
         "passing `copy = True` to `Buffer.from_dlpack`.");
+  if (count > 0 && tensor.data == nullptr)
+    throw BufferError(
+        format("Buffer.from_dlpack: the tensor has {} elements, but no memory.", count));
   void* data = count > 0 ? static_cast<char*>(tensor.data) + tensor.byte_offset : nullptr;
   Buffer buffer = Buffer::adopt(data, dtype, shape, nullptr, device, [producer] {});
   producer.reset();
@@ -230,7 +236,18 @@ DType dtype_of_dlpack(DLDataType type) {
              type.code, type.bits, type.lanes));
 }
 
+namespace {
+
+void refuse_null(const void* tensor) {
+  if (tensor == nullptr)
+    throw BufferError(
+        "Buffer.from_dlpack: the tensor is a null pointer; give one that a producer made.");
+}
+
+}  // namespace
+
 Buffer Buffer::from_dlpack(DLManagedTensorVersioned* tensor, const FromDLPackOptions& options) {
+  refuse_null(tensor);
   if (tensor->version.major > static_cast<std::uint32_t>(kDLPackMajor)) {
     // Behind the version and the deleter nothing of a newer layout may be read.
     const DLPackVersion version = tensor->version;
@@ -250,6 +267,7 @@ Buffer Buffer::from_dlpack(DLManagedTensorVersioned* tensor, const FromDLPackOpt
 }
 
 Buffer Buffer::from_dlpack(DLManagedTensor* tensor, const FromDLPackOptions& options) {
+  refuse_null(tensor);
   return import(tensor, false, options);
 }
 

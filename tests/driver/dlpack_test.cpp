@@ -53,6 +53,23 @@ TEST(DLPackImport, AliasesAndDeletesOnce) {
   EXPECT_EQ(foreign.memory[3], 9.0f);
 }
 
+TEST(DLPackImport, TensorsWithoutMemoryOrShapeAreRefused) {
+  EXPECT_THROW(Buffer::from_dlpack(static_cast<DLManagedTensor*>(nullptr)), BufferError);
+  EXPECT_THROW(Buffer::from_dlpack(static_cast<DLManagedTensorVersioned*>(nullptr)), BufferError);
+  Versioned no_memory({2, 3}, {3, 1});
+  no_memory.managed.dl_tensor.data = nullptr;
+  no_memory.managed.dl_tensor.byte_offset = 4;
+  EXPECT_THROW(Buffer::from_dlpack(&no_memory.managed), BufferError);
+  EXPECT_EQ(no_memory.deleted, 1);
+  Unversioned no_shape({2}, {});
+  no_shape.managed.dl_tensor.shape = nullptr;
+  EXPECT_THROW(Buffer::from_dlpack(&no_shape.managed), BufferError);
+  EXPECT_EQ(no_shape.deleted, 1);
+  Versioned empty({0, 3}, {});
+  empty.managed.dl_tensor.data = nullptr;
+  EXPECT_EQ(Buffer::from_dlpack(&empty.managed).shape(), (Shape{0, 3}));
+}
+
 TEST(DLPackImport, ByteOffsetAndNullStrides) {
   Unversioned foreign({4}, {});
   foreign.managed.dl_tensor.byte_offset = 8;
