@@ -34,9 +34,9 @@ MmapMode mode_from_string(const std::string& mode) {
 /// Makes the file at least `bytes` long, for 'w+' after cutting it to nothing.
 void lengthen(const std::string& path, MmapMode mode, std::uint64_t bytes) {
   const int flags = mode == MmapMode::create ? O_RDWR | O_CREAT | O_TRUNC : O_RDWR;
-  check_path(path);
-  const int fd = open(path.c_str(), flags | O_CLOEXEC, 0666);
-  if (fd < 0) throw_file_error(path, "could not be opened for writing", errno);
+  const OpenedFile file = open_regular_file(path, flags, 0666);
+  const int fd = file.fd;
+  if (fd < 0) throw_file_error(path, "could not be opened for writing", file.error, file.reason);
   struct stat status{};
   int error = 0;
   if (fstat(fd, &status) != 0) error = errno;

@@ -27,8 +27,11 @@ constexpr std::uint64_t kReadingReserve = 256 << 10;
 
 std::string system_text(int error) { return std::generic_category().message(error); }
 
+[[noreturn]] void throw_unreadable(const std::string& path, std::string_view reason) {
+  throw RuntimeError(format("cannot read '{}': {}", path, reason));
+}
 [[noreturn]] void throw_unreadable(const std::string& path, int error) {
-  throw RuntimeError(format("cannot read '{}': {}", path, system_text(error)));
+  throw_unreadable(path, system_text(error));
 }
 
 std::uint64_t get(const std::byte* at, int bytes) {
@@ -41,14 +44,15 @@ std::uint64_t get(const std::byte* at, int bytes) {
 /// A file that is open for reading, with its length.
 struct OpenFile {
   explicit OpenFile(const std::string& path) {
-    check_path(path);
-    do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0) throw_unreadable(path, errno);
+    const OpenedFile opened = open_regular_file(path, O_RDONLY);
+    if (opened.fd < 0) throw_unreadable(path, opened.reason);
+    fd = opened.fd;
     struct stat status;
-    if (::fstat(fd, &status) != 0) fail(path, errno);
-    if (S_ISDIR(status.st_mode)) fail(path, EISDIR);
-    if (!S_ISREG(status.st_mode)) fail(path, EINVAL);
+    if (::fstat(fd, &status) != 0) {
+      const int error = errno;
+      ::close(fd);
+      throw_unreadable(path, error);
+    }
     length = static_cast<std::uint64_t>(status.st_size);
   }
   ~OpenFile() { ::close(fd); }
@@ -69,12 +73,6 @@ struct OpenFile {
 
   int fd = -1;
   std::uint64_t length = 0;
-
- private:
-  [[noreturn]] void fail(const std::string& path, int error) {
-    ::close(fd);
-    throw_unreadable(path, error);
-  }
 };
 
 std::string length_reason(const std::string& name, std::uint64_t stated, std::uint64_t actual) {

@@ -42,6 +42,24 @@ struct stat status_of(int fd, const std::string& path) {
   return status;
 }
 
+/// What kind of file is no regular one.
+std::string_view kind_of(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "something else";
+}
+
+/// A regular file and its status; throws for others.
+std::pair<int, struct stat> open_to_map(const std::string& path, int flags) {
+  const OpenedFile file = open_regular_file(path, flags);
+  if (file.fd < 0) throw_file_error(path, "could not be opened", file.error, file.reason);
+  struct stat status{};
+  if (fstat(file.fd, &status) == 0) return {file.fd, status};
+  const int error = errno;
+  close(file.fd);
+  throw_file_error(path, "could not be examined", error);
+}
+
 /// What is read of a pipe or a device, which tells no size and may never end.
 constexpr std::size_t kMostOfStream = 256 << 20;
 
@@ -55,10 +73,29 @@ void check_path(const std::string& path) {
       format("The path '{}' holds a NUL character, which no file name may; check it.", shown));
 }
 
-void throw_file_error(const std::string& path, std::string_view what, int error_number) {
-  const std::string text = format("The file '{}' {}: {}.", path, what, std::strerror(error_number));
+void throw_file_error(const std::string& path, std::string_view what, int error_number,
+                      std::string_view reason) {
+  const std::string text = format("The file '{}' {}: {}.", path, what, reason);
   if (error_number == ENOENT) throw FileNotFoundError(text);
   throw RuntimeError(text);
+}
+
+void throw_file_error(const std::string& path, std::string_view what, int error_number) {
+  throw_file_error(path, what, error_number, std::strerror(error_number));
+}
+
+OpenedFile open_regular_file(const std::string& path, int flags, unsigned mode) {
+  // Without waiting for whoever has the other end of a pipe.
+  const int fd = open_retrying(path, flags | O_NONBLOCK | O_NOCTTY, mode);
+  const int error = fd < 0 ? errno : 0;
+  struct stat status{};
+  if ((fd < 0 ? stat(path.c_str(), &status) : fstat(fd, &status)) == 0 &&
+      !S_ISREG(status.st_mode)) {
+    if (fd >= 0) close(fd);
+    if (S_ISDIR(status.st_mode)) return {-1, EISDIR, std::strerror(EISDIR)};
+    return {-1, EINVAL, format("It is {}, not a regular file", kind_of(status.st_mode))};
+  }
+  return {fd, error, fd < 0 ? std::strerror(error) : ""};
 }
 
 std::string read_file(const std::string& path) {
@@ -141,9 +178,9 @@ void write_file(const std::string& path, std::span<const std::string_view> parts
 }
 
 MappedFile::MappedFile(const std::string& path, Mode mode, std::uint64_t offset, std::size_t size) {
-  const Descriptor file(open_retrying(path, mode == Mode::shared ? O_RDWR : O_RDONLY));
-  if (file.fd < 0) throw_file_error(path, "could not be opened", errno);
-  const auto length = static_cast<std::uint64_t>(status_of(file.fd, path).st_size);
+  const auto [fd, status] = open_to_map(path, mode == Mode::shared ? O_RDWR : O_RDONLY);
+  const Descriptor file(fd);
+  const auto length = static_cast<std::uint64_t>(status.st_size);
   if (offset > length || size > length - offset)
     throw ValueError(format("The file '{}' has {} bytes, too few for {} bytes at offset {}.", path,
                             length, size, offset));
@@ -151,10 +188,9 @@ MappedFile::MappedFile(const std::string& path, Mode mode, std::uint64_t offset,
 }
 
 MappedFile::MappedFile(const std::string& path) {
-  const Descriptor file(open_retrying(path, O_RDONLY));
-  if (file.fd < 0) throw_file_error(path, "could not be opened", errno);
-  map(file.fd, path, Mode::read_only, 0,
-      static_cast<std::size_t>(status_of(file.fd, path).st_size));
+  const auto [fd, status] = open_to_map(path, O_RDONLY);
+  const Descriptor file(fd);
+  map(file.fd, path, Mode::read_only, 0, static_cast<std::size_t>(status.st_size));
 }
 
 void MappedFile::map(int fd, const std::string& path, Mode mode, std::uint64_t offset,

@@ -15,8 +15,21 @@ void check_path(const std::string& path);
 /// RuntimeError with the path and the system's text. `what` is such as "could not be read".
 [[noreturn]] void throw_file_error(const std::string& path, std::string_view what,
                                    int error_number);
+/// As above, with a reason in place of the system's text.
+[[noreturn]] void throw_file_error(const std::string& path, std::string_view what, int error_number,
+                                   std::string_view reason);
 
-/// The whole file.
+/// A descriptor, or what kept the file from being opened: the system's number and a text.
+struct OpenedFile {
+  int fd = -1;
+  int error = 0;
+  std::string reason;
+};
+/// Opens a regular file; `flags` and `mode` as open(2) has them. Refuses pipes, sockets and
+/// devices, which have no size and may let the caller wait for ever.
+OpenedFile open_regular_file(const std::string& path, int flags, unsigned mode = 0);
+
+/// The whole file; also what a pipe or a device gives until it ends.
 std::string read_file(const std::string& path);
 /// Size in bytes.
 std::uint64_t file_size(const std::string& path);

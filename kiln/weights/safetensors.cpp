@@ -22,8 +22,9 @@ constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 /// A file mapped copy-on-write.
 struct Mapping {
   explicit Mapping(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) refuse(path, errno);
+    const OpenedFile file = open_regular_file(path, O_RDONLY);
+    const int fd = file.fd;
+    if (fd < 0) refuse(path, file.error, file.reason);
     struct stat status;
     if (::fstat(fd, &status) != 0) {
       const int error = errno;
@@ -44,8 +45,10 @@ struct Mapping {
   Mapping(const Mapping&) = delete;
 
   [[noreturn]] static void refuse(const std::string& path, int error) {
-    const std::string text =
-        format("cannot read '{}': {}", path, std::generic_category().message(error));
+    refuse(path, error, std::generic_category().message(error));
+  }
+  [[noreturn]] static void refuse(const std::string& path, int error, const std::string& reason) {
+    const std::string text = format("cannot read '{}': {}", path, reason);
     if (error == ENOENT || error == ENOTDIR) throw FileNotFoundError(text);
     throw RuntimeError(text);
   }

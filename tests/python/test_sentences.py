@@ -1,5 +1,7 @@
 """Texts of mistakes that lie between the layers: paths, names, devices, indices; and NumPy's hooks."""
 
+import os
+import socket
 import sys
 
 import numpy as np
@@ -240,3 +242,34 @@ def test_rms_norm_wants_a_size_that_is_not_negative(x):
 def test_a_path_of_a_graph_is_a_path():
     with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not int"):
         Graph("g", path=3)
+
+
+OPENINGS = [
+    lambda path: Buffer.mmap(path, DType.uint8, (1,)),
+    lambda path: Buffer.mmap(path, DType.uint8, (1,), mode="r+"),
+    lambda path: Buffer.mmap(path, DType.uint8, (1,), mode="w+"),
+    load_max_buffer,
+    load_safetensors,
+    query_mef,
+    lambda path: InferenceSession().load(path),
+]
+
+
+@pytest.mark.parametrize("opens", OPENINGS)
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "directory"])
+def test_what_is_no_regular_file_is_refused_at_once(opens, kind, tmp_path):
+    path = tmp_path / "x"
+    if kind == "directory" and opens is load_safetensors:
+        pytest.skip("it takes folders of files")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(path))
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path = "/dev/zero"
+    reason = "Is a directory" if kind == "directory" else f"is a {kind}, not a regular file"
+    with pytest.raises(RuntimeError, match=f"'{path}'.*(?i:{reason})"):
+        opens(path)
