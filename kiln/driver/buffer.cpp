@@ -37,12 +37,14 @@ Buffer::Buffer(DType dtype, const Shape& shape, const DeviceQueue& stream, Usage
 }
 
 Buffer Buffer::zeros(const Shape& shape, DType dtype, const Device& device, Usage usage) {
+  check_call("Buffer.zeros");
   Buffer buffer(dtype, shape, device, usage);
   buffer.memset(0);
   return buffer;
 }
 
 Buffer Buffer::scalar(const Scalar& value, DType dtype, const Device& device) {
+  check_call("Buffer.scalar");
   Buffer buffer(dtype, Shape{}, CPU());
   std::memset(buffer.data(), 0, buffer.byte_size());
   store_element(dtype, buffer.data(), 0, value);
@@ -56,6 +58,7 @@ Buffer Buffer::copy_of(const void* values, std::size_t count, DType dtype, const
         format("Buffer.copy_of: {} values were given for the shape {}, which has {} "
                "elements.",
                count, shape.to_string(), kiln::num_elements(shape)));
+  check_call("Buffer.copy_of");
   Buffer buffer(dtype, shape, CPU());
   if (count > 0) std::memcpy(buffer.data(), values, buffer.byte_size());
   return device.is_host() ? buffer : buffer.copy(device);
@@ -126,6 +129,7 @@ Buffer Buffer::copy() const {
 }
 
 Buffer Buffer::copy(const Device& device) const {
+  check_call("Buffer.copy");
   Buffer result(dtype(), shape(), device);
   result.copy_elements_from(*this);
   return result;

@@ -40,7 +40,10 @@ DeviceQueue Device::default_queue() const {
   check_process();
   return DeviceQueue(Ref<QueueBackend>::share(backend_->default_queue()));
 }
-void Device::synchronize() const { default_queue().synchronize(); }
+void Device::synchronize() const {
+  check_call("Device.synchronize");
+  default_queue().synchronize();
+}
 std::size_t Device::trim() const {
   check_call("Device.trim");
   return backend_->trim();

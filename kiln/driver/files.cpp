@@ -108,6 +108,7 @@ Buffer Buffer::mmap(const std::string& path, DType dtype, const Shape& shape,
 }
 
 Buffer load_max_buffer(const std::string& path) {
+  check_call("load_max_buffer");
   const MappedFile file(path);
   CheckpointReader reader(path, file.bytes());
   if (!file.bytes().starts_with(kCheckpointMagic))

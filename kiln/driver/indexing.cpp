@@ -134,7 +134,6 @@ void Buffer::set(std::span<const Index> indices, const Scalar& value) const {
 }
 
 Buffer Buffer::view(DType new_dtype, const std::optional<Shape>& new_shape) const {
-  check_call("Buffer.view");
   const int old_bits = dtype().size_in_bits();
   const int new_bits = new_dtype.size_in_bits();
   BufferState* window = StorageAccess::make_window(*state_);

@@ -76,6 +76,7 @@ void DeviceQueue::synchronize() const {
 }
 
 DeviceEvent DeviceQueue::record_event() const {
+  check_call("DeviceQueue.record_event");
   DeviceEvent event(device());
   event.backend()->record(*backend_);
   return event;

@@ -6,6 +6,7 @@
 #include "driver_casters.h"
 #include "kiln/driver/buffer.h"
 #include "kiln/driver/host_hazard.h"
+#include "kiln/support/process.h"
 
 namespace kiln::python {
 namespace {
@@ -161,6 +162,7 @@ void def_creation(nb::class_<Buffer>& cls) {
                               type_text(array) + ".");
             nb::object dense = nb::module_::import_("numpy").attr("ascontiguousarray")(array).attr(
                 "reshape")(array.attr("shape"));
+            check_call("Buffer");
             const NDArray facts = read_ndarray(dense);
             const Device target = or_cpu(device);
             ReleaseGil release;
@@ -191,7 +193,12 @@ A buffer with every byte cleared.
           nb::arg("value"), nb::arg("dtype"), nb::arg("device") = nb::none(),
           "A buffer of rank 0 that holds the converted value.")
       .def_static(
-          "from_numpy", [](Any array) { return buffer_from_numpy(array); }, nb::arg("arr"), R"(
+          "from_numpy",
+          [](Any array) {
+            check_call("Buffer.from_numpy");
+            return buffer_from_numpy(array);
+          },
+          nb::arg("arr"), R"(
 A CPU buffer that aliases a C-contiguous, writable array; other arrays are copied.
 
 >>> import numpy as np
@@ -205,6 +212,7 @@ A CPU buffer that aliases a C-contiguous, writable array; other arrays are copie
           "from_dlpack",
           [](Any array, std::optional<bool> copy) -> nb::object {
             if (is_buffer(array) && !copy.value_or(false)) return nb::borrow(array);
+            check_call("Buffer.from_dlpack");
             return make_buffer(buffer_from_dlpack(array, copy));
           },
           nb::arg("array"), nb::kw_only(), nb::arg("copy") = nb::none(),

@@ -6,6 +6,7 @@
 #include "bindings.h"
 #include "driver_casters.h"
 #include "kiln/driver/dlpack.h"
+#include "kiln/support/process.h"
 #include "python_function.h"
 
 namespace kiln::python {
@@ -229,6 +230,7 @@ nb::object to_dlpack(const Buffer& buffer, const std::optional<Integer>& stream,
 }
 
 nb::object to_numpy(const Buffer& buffer) {
+  check_call("Buffer.to_numpy");
   if (buffer.dtype() == DType::bfloat16 || buffer.dtype() == DType::float4_e2m1fn)
     dtype_to_numpy(buffer.dtype());  // throws
   constinit static Imported from_dlpack("numpy", "from_dlpack");

@@ -10,6 +10,7 @@ import textwrap
 import threading
 import weakref
 
+import numpy as np
 import pytest
 from processes import start
 
@@ -25,6 +26,7 @@ from kiln.driver import (
     accelerator_count,
     devices_exist,
     load_devices,
+    load_max_buffer,
     scan_available_devices,
     set_virtual_device_count,
 )
@@ -189,6 +191,32 @@ def test_calling_back_from_a_function_is_refused():
     queue.enqueue_cpu_function(lambda: Buffer(DType.int8, (4,)))
     with pytest.raises(RuntimeError):
         queue.synchronize()
+
+
+def test_a_refusal_inside_of_work_names_the_call(tmp_path):
+    buffer, array, cpu = Buffer.zeros((4,), DType.int8), np.zeros(3), CPU()
+    calls = {
+        "Buffer.to_numpy": buffer.to_numpy,
+        "Buffer.zeros": lambda: Buffer.zeros((1,), DType.int8),
+        "Buffer.scalar": lambda: Buffer.scalar(1, DType.int8),
+        "Buffer": lambda: Buffer(array, cpu),
+        "Buffer.from_numpy": lambda: Buffer.from_numpy(array),
+        "Buffer.from_dlpack": lambda: Buffer.from_dlpack(array),
+        "Buffer.copy": lambda: buffer.copy(cpu),
+        "load_max_buffer": lambda: load_max_buffer(tmp_path / "x"),
+        "Device.synchronize": cpu.synchronize,
+        "DeviceQueue.record_event": DeviceQueue(cpu).record_event,
+    }
+    for name, call in calls.items():
+        queue = DeviceQueue(cpu)
+        queue.enqueue_cpu_function(call)
+        with pytest.raises(RuntimeError, match=rf"^{name} was called from inside a function"):
+            queue.synchronize()
+    seen = []
+    queue = DeviceQueue(cpu)
+    queue.enqueue_cpu_function(lambda: seen.append((buffer.view(DType.uint8), buffer[:2])))
+    queue.synchronize()
+    assert len(seen) == 1
 
 
 def run(program, timeout=30):
