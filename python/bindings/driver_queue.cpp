@@ -36,6 +36,7 @@ std::string name_of(nb::handle function) {
 }  // namespace
 
 void refuse_host_function(const Device& device, const std::string& variant) {
+  if (!device.is_host()) (void)device.default_queue();  // a virtual device says what it is
   throw RuntimeError("__unsafe_enqueue_" + variant +
                      "py_host_func needs a CUDA device, but the api of " + device.to_string() +
                      " is '" + std::string(device.api()) + "'.");

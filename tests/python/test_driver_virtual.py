@@ -116,3 +116,10 @@ def test_host_hazards():
         assert bad.is_ready()
         with pytest.raises(HostHazardError, match="the copy failed"):
             bad.wait()
+
+
+@pytest.mark.parametrize("variant, arguments", [("", 1), ("async_", 4)])
+def test_host_functions_of_a_virtual_device(virtual, variant, arguments):
+    enqueue = getattr(Accelerator(0), f"__unsafe_enqueue_{variant}py_host_func")
+    with pytest.raises(RuntimeError, match="^virtual device gpu:0 cannot hold memory or run work$"):
+        enqueue(*[print] * arguments)
