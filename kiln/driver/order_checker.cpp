@@ -1,6 +1,7 @@
 #include "kiln/driver/order_checker.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "kiln/driver/storage.h"
@@ -29,11 +30,59 @@ struct Queue {
   std::vector<std::pair<std::uint64_t, Clock>> clocks;
 };
 
+/// The bytes of a window: runs of `run` bytes whose starts lie whole multiples of `step` apart.
+struct Bytes {
+  ByteRange range;
+  std::uintptr_t run = 0;
+  std::uintptr_t step = 0;  // 0: one run over the whole range
+
+  static Bytes of(const Buffer& window);
+  bool meets(const Bytes& other) const;
+  bool holds(const Bytes& other) const {
+    return range.holds(other.range) &&
+           (step == 0 || (run == other.run && step == other.step &&
+                          range.begin == other.range.begin && range.end == other.range.end));
+  }
+};
+
+Bytes Bytes::of(const Buffer& window) {
+  Bytes bytes{window.byte_range()};
+  bytes.run = bytes.range.end - bytes.range.begin;
+  const int bits = window.dtype().size_in_bits();
+  if (window.is_contiguous() || bits < 8 || window.num_elements() == 0) return bytes;
+  std::vector<std::pair<std::uintptr_t, std::uintptr_t>> axes;  // step in bytes, extent
+  for (std::size_t axis = 0; axis < window.shape().size(); ++axis) {
+    const std::int64_t step = window.strides()[axis] * (bits / 8);
+    if (window.shape()[axis] > 1)
+      axes.emplace_back(static_cast<std::uintptr_t>(step < 0 ? -step : step),
+                        static_cast<std::uintptr_t>(window.shape()[axis]));
+  }
+  std::sort(axes.begin(), axes.end());
+  bytes.run = static_cast<std::uintptr_t>(bits / 8);
+  for (const auto& [step, extent] : axes) {
+    if (bytes.step == 0 && step == bytes.run)
+      bytes.run *= extent;
+    else
+      bytes.step = std::gcd(bytes.step, step);
+  }
+  return bytes;
+}
+
+bool Bytes::meets(const Bytes& other) const {
+  if (!range.meets(other.range)) return false;
+  const std::uintptr_t common = std::gcd(step, other.step);
+  if (common == 0 || run >= common || other.run >= common) return true;
+  // Where the other's runs start, seen from the starts of these.
+  const std::uintptr_t ahead = other.range.begin % common + common - range.begin % common;
+  const std::uintptr_t distance = ahead % common;
+  return distance < run || distance + other.run > common;
+}
+
 struct Use {
   const Timeline* timeline;
   std::uint64_t value;
   bool write;
-  ByteRange range;
+  Bytes bytes;
   std::string what;  // "Buffer.memset on cpu[0]:queue@0x1, called at a.py:3, writes"
 };
 
@@ -42,7 +91,8 @@ struct State {
   std::map<const Timeline*, Queue> queues;
   Clock host;
   std::map<const Storage*, std::vector<Use>> uses;
-  std::size_t forget_at = 64;  // queues at which it is worth looking which are gone
+  std::set<const Storage*> foreign;  // whose memory others may name, too
+  std::size_t forget_at = 64;        // queues at which it is worth looking which are gone
 };
 State& state() {
   static auto* instance = new State;  // leaked: queues outlive static destructors
@@ -140,7 +190,7 @@ constinit std::atomic<bool> has_uses{false};
 void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool write,
          const char* operation) {
   const Timeline& timeline = queue.timeline();
-  Use fresh{&timeline, value, write, buffer.byte_range(),
+  Use fresh{&timeline, value, write, Bytes::of(buffer),
             format("{} on {}, called at {}, {}", operation, queue.to_string(), call_site(),
                    write ? "writes" : "reads")};
   const std::lock_guard lock(state().mutex);
@@ -148,18 +198,26 @@ void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool wr
   record_of(queue.timeline());
   has_uses.store(true, std::memory_order_relaxed);
   std::vector<Use>& uses = state().uses[buffer.storage()];
-  for (const Use& earlier : uses)
-    if ((write || earlier.write) && earlier.range.meets(fresh.range) && !ordered(earlier, timeline))
+  const auto check = [&](const Use& earlier) {
+    if ((write || earlier.write) && earlier.bytes.meets(fresh.bytes) && !ordered(earlier, timeline))
       throw RuntimeError(
           format("Two uses of {} have no order between them: {} it, and before that {} it. Let the "
                  "later queue wait for the other one (`wait_for` with the queue or an event), or "
                  "synchronize in between.",
                  buffer.repr(), fresh.what, earlier.what));
+  };
+  std::for_each(uses.begin(), uses.end(), check);
+  if (buffer.storage()->is_foreign()) {
+    for (const Storage* other : state().foreign)
+      if (other != buffer.storage())
+        std::for_each(state().uses[other].begin(), state().uses[other].end(), check);
+    state().foreign.insert(buffer.storage());
+  }
   // A write comes after all others of its bytes, a read after those of its own queue; and whoever
   // comes after what the host knows needs no reminder.
   std::erase_if(uses, [&](const Use& earlier) {
     if (knows(state().host, earlier)) return true;
-    return fresh.range.holds(earlier.range) &&
+    return fresh.bytes.holds(earlier.bytes) &&
            (write || (!earlier.write && earlier.timeline == &timeline));
   });
   uses.push_back(std::move(fresh));
@@ -190,7 +248,7 @@ void host_access(const detail::BufferState& window, bool write) {
   const auto found = state().uses.find(window.storage);
   if (found == state().uses.end()) return;
   for (const Use& use : found->second)
-    if (write || (use.write && use.range.meets(range)))
+    if (write || (use.write && use.bytes.range.meets(range)))
       see({state().queues.at(use.timeline).timeline, use.value});
 }
 
@@ -205,6 +263,7 @@ std::size_t known_queues() {
 void forget(const Storage& storage) noexcept {
   const std::lock_guard lock(state().mutex);
   state().uses.erase(&storage);
+  state().foreign.erase(&storage);
 }
 
 }  // namespace kiln::driver::order_checker

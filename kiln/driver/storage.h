@@ -36,6 +36,8 @@ class Storage : public RefCounted {
   void* base() const { return base_; }
   std::size_t bytes() const { return bytes_; }
   QueueBackend& queue() const { return queue_; }
+  /// Whether the memory came from elsewhere, so that other storages may be of it, too.
+  bool is_foreign() const { return deleter_ != nullptr; }
   /// Whether the high half of the last byte belongs to no element: an odd number of half bytes.
   bool ends_in_half_byte() const { return ends_in_half_byte_; }
 

@@ -188,6 +188,32 @@ TEST_F(OrderChecker, AUseOutlivesItsQueue) {
   EXPECT_FALSE(refuses([&] { use(b_, buffer_, true); }));
 }
 
+TEST_F(OrderChecker, WindowsThatInterleaveShareNothing) {
+  use(b_, buffer_[Slice{0, {}, 2}], true);
+  EXPECT_FALSE(refuses([&] { use(c_, buffer_[Slice{1, {}, 2}], true); }));
+  EXPECT_TRUE(refuses([&] { use(c_, buffer_[Slice{2, {}, 2}], true); }));
+  EXPECT_TRUE(refuses([&] { use(a_, buffer_[Slice{0, {}, 3}], true); }));
+  EXPECT_TRUE(refuses([&] { use(b_, buffer_[Slice{3, {}, 4}], true); }));
+}
+
+TEST_F(OrderChecker, HalvesOfRowsShareNothing) {
+  const Buffer rows(DType::int32, {4, 6}, a_);
+  use(b_, rows[{Slice{}, Slice{0, 3, {}}}], true);
+  EXPECT_FALSE(refuses([&] { use(c_, rows[{Slice{}, Slice{3, 6, {}}}], true); }));
+  EXPECT_TRUE(refuses([&] { use(c_, rows[{Slice{}, Slice{2, 6, {}}}], true); }));
+}
+
+TEST_F(OrderChecker, TwoBuffersOverOneForeignMemory) {
+  std::int32_t memory[12] = {};
+  const auto over = [&](std::int32_t* start) {
+    return Buffer::wrap(start, DType::int32, {6}, CPU(), [] {});
+  };
+  const Buffer low = over(memory), again = over(memory + 3), high = over(memory + 6);
+  use(a_, low, true);
+  EXPECT_FALSE(refuses([&] { use(b_, high, true); }));
+  EXPECT_TRUE(refuses([&] { use(b_, again, true); }));
+}
+
 TEST_F(OrderChecker, MemoryThatComesAgainIsNew) {
   for (int i = 0; i < 10; ++i) {
     Buffer scratch(DType::int32, {1000}, i % 2 == 0 ? a_ : b_);
