@@ -29,6 +29,9 @@ void store(void* base, std::int64_t index, T value) {
 template <typename T>
 T to_integer(DType dtype, const Scalar& scalar) {
   using Limits = std::numeric_limits<T>;
+  if (scalar.is_wide_integer() && std::isinf(scalar.to<double>()))
+    throw ValueError(format(
+        "An integer beyond every float cannot be stored as {}: it is out of range.", dtype.name()));
   if (scalar.is_wide_integer())
     throw ValueError(
         format("An integer of about {:.0f} cannot be stored as {}: it is out of range.",

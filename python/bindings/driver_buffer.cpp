@@ -2,6 +2,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
+
 #include "bindings.h"
 #include "driver_casters.h"
 #include "kiln/driver/buffer.h"
@@ -406,7 +408,7 @@ bool is_number(nb::handle object) {
   return PyIndex_Check(object.ptr()) || nb::hasattr(object, "__float__");
 }
 
-Scalar to_scalar(nb::handle object) {
+Scalar to_scalar(nb::handle object, bool any_size) {
   PyObject* p = object.ptr();
   if (PyBool_Check(p)) return p == Py_True;
   if (PyFloat_Check(p)) return PyFloat_AsDouble(p);
@@ -424,7 +426,8 @@ Scalar to_scalar(nb::handle object) {
     const double nearest = PyLong_AsDouble(number.ptr());
     if (PyErr_Occurred()) {
       PyErr_Clear();
-      throw ValueError("The number is too large for any element type.");
+      if (!any_size) throw ValueError("The number is too large for any element type.");
+      return Scalar::wide_integer(overflow < 0 ? -HUGE_VAL : HUGE_VAL);
     }
     nb::object back = nb::steal(PyLong_FromDouble(nearest));
     if (!back.is_valid()) throw nb::python_error();

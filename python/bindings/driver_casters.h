@@ -29,8 +29,9 @@ bool is_device(nb::handle object);
 /// A sequence of ints; one int is not a shape. Others: TypeError.
 Shape to_int_shape(nb::handle sequence);
 nb::tuple make_tuple_of(const Shape& shape);
-/// A bool, int, float or NumPy number. Others: TypeError.
-Scalar to_scalar(nb::handle number);
+/// A bool, int, float or NumPy number. Others: TypeError. An int beyond every float is infinite
+/// when `any_size`, else a ValueError.
+Scalar to_scalar(nb::handle number, bool any_size = false);
 bool is_number(nb::handle object);
 nb::object make_number(const Scalar& scalar);
 
@@ -69,10 +70,10 @@ struct IntShape {
   nb::handle object;
   Shape get() const { return to_int_shape(object); }
 };
-/// Any object, converted by `to_scalar`.
+/// Any object, converted by `to_scalar` for a store, where the element type says what is too large.
 struct Number {
   nb::handle object;
-  Scalar get() const { return to_scalar(object); }
+  Scalar get() const { return to_scalar(object, true); }
 };
 
 }  // namespace kiln::python

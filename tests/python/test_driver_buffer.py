@@ -498,3 +498,15 @@ def test_mmap(tmp_path):
 def test_a_complex_number_is_no_element(kind):
     with pytest.raises(TypeError, match="Expected a number, got"):
         Buffer.scalar(kind(1), DType.float32)
+
+
+def test_an_integer_beyond_every_float():
+    for value, nearest_float in ((2**2000, math.inf), (-(2**2000), -math.inf)):
+        assert Buffer.scalar(value, DType.bool).item() is True
+        for dtype in (DType.float16, DType.float32, DType.float64, DType.bfloat16):
+            assert Buffer.scalar(value, dtype).item() == nearest_float
+        with pytest.raises(ValueError, match="beyond every float cannot be stored as int64"):
+            Buffer.scalar(value, DType.int64)
+    b = Buffer.zeros((1,), DType.float32)
+    b[0] = 2**2000
+    assert b.item() == math.inf == Buffer.scalar(2**200, DType.float32).item()
