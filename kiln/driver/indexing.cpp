@@ -179,7 +179,8 @@ Buffer Buffer::view(DType new_dtype, const std::optional<Shape>& new_shape) cons
                dtype().name(), new_dtype.name()));
   const std::size_t last = shape().size() - 1;
   const std::int64_t extent = shape()[last];
-  if (extent > 1 && strides()[last] != 1)
+  const bool empty = num_elements() == 0;  // no step of it matters
+  if (extent > 1 && strides()[last] != 1 && !empty)
     throw ValueError(
         format("Buffer.view: the last axis has step {}; only a dense last axis can be "
                "resized from {} to {}.",
@@ -195,7 +196,6 @@ Buffer Buffer::view(DType new_dtype, const std::optional<Shape>& new_shape) cons
     count /= new_bits;
   window->shape[last] = count;
   window->strides[last] = 1;
-  const bool empty = num_elements() == 0;
   for (std::size_t axis = 0; axis < last; ++axis) {
     const std::int64_t bits = strides()[axis] * old_bits;
     if (bits % new_bits != 0 && shape()[axis] > 1 && !empty)

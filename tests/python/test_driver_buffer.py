@@ -510,3 +510,8 @@ def test_an_integer_beyond_every_float():
     b = Buffer.zeros((1,), DType.float32)
     b[0] = 2**2000
     assert b.item() == math.inf == Buffer.scalar(2**200, DType.float32).item()
+
+
+def test_views_of_buffers_without_elements():
+    empty = Buffer.zeros((4, 6), DType.int32)[0:0, ::2]
+    assert empty.view(DType.int8).shape == (0, 12)
