@@ -34,10 +34,7 @@ bool is_plain_integer(nb::handle object) {
 /// An index clamped to 64 bits, as Python clamps the parts of slices.
 std::int64_t clamped(nb::handle object) {
   const Py_ssize_t value = PyNumber_AsSsize_t(object.ptr(), nullptr);
-  if (value == -1 && PyErr_Occurred()) {
-    PyErr_Clear();
-    refuse_index(object);
-  }
+  if (value == -1 && PyErr_Occurred()) throw nb::python_error();  // of its own __index__
   return value;
 }
 

@@ -515,3 +515,14 @@ def test_an_integer_beyond_every_float():
 def test_views_of_buffers_without_elements():
     empty = Buffer.zeros((4, 6), DType.int32)[0:0, ::2]
     assert empty.view(DType.int8).shape == (0, 12)
+
+
+def test_an_index_that_raises_passes_its_exception_on():
+    class Index:
+        def __index__(self):
+            raise ZeroDivisionError("of its own")
+
+    b = Buffer.zeros((4,), DType.int32)
+    for key in (Index(), (Index(),), slice(Index(), None), slice(None, None, Index())):
+        with pytest.raises(ZeroDivisionError, match="of its own"):
+            b[key]
