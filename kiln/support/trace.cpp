@@ -32,6 +32,7 @@ struct Recorder {
   std::mutex mutex;
   std::string path;
   std::deque<Event> events;
+  std::map<int, Event> running;  // by track
   std::uint64_t dropped = 0;
   std::map<std::pair<const void*, std::string>, int> tracks;  // an address may come again
   std::map<int, std::string> track_names;
@@ -98,6 +99,7 @@ void add(Event event) {
     all.events.pop_front();
     ++all.dropped;
   }
+  if (event.duration >= 0) all.running.erase(event.track);
   all.events.push_back(std::move(event));
 }
 
@@ -129,6 +131,7 @@ void start_trace(std::string path) {
         format("start_trace: a recording for '{}' runs already; call stop_trace first.", all.path));
   all.path = std::move(path);
   all.events.clear();
+  all.running.clear();
   all.dropped = 0;
   detail::tracing.store(true, std::memory_order_relaxed);
 }
@@ -142,6 +145,11 @@ void stop_trace() {
     if (!detail::tracing.exchange(false))
       throw RuntimeError("stop_trace: no recording runs; call start_trace first.");
     path = all.path;
+    for (auto& [track, event] : all.running) {
+      event.duration = trace_now() - event.begin;
+      all.events.push_back(std::move(event));
+    }
+    all.running.clear();
     text = to_json(all);
     all.events.clear();
   }
@@ -182,6 +190,15 @@ int thread_trace_track() {
 void record_span(int track, std::string_view name, const char* category, std::int64_t begin,
                  std::int64_t end, const TraceDetails& details) {
   add({begin, end - begin, std::string(name), category, details, track});
+}
+
+void record_running(int track, std::string_view name, const char* category, std::int64_t begin,
+                    const TraceDetails& details) {
+  Recorder& all = recorder();
+  std::lock_guard lock(all.mutex);
+  if (detail::tracing.load(std::memory_order_relaxed))
+    all.running.insert_or_assign(track,
+                                 Event{begin, 0, std::string(name), category, details, track});
 }
 
 void record_moment(std::string_view name, const char* category, const TraceDetails& details) {

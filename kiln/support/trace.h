@@ -45,6 +45,10 @@ struct TraceDetails {
 /// Records that `name` ran from `begin` to `end` on a track. `category` is a literal.
 void record_span(int track, std::string_view name, const char* category, std::int64_t begin,
                  std::int64_t end, const TraceDetails& details = {});
+/// Says what a track runs until its next span is recorded. A recording that stops before that
+/// writes it as far as it came.
+void record_running(int track, std::string_view name, const char* category, std::int64_t begin,
+                    const TraceDetails& details = {});
 /// Records a moment on the calling thread's track.
 void record_moment(std::string_view name, const char* category, const TraceDetails& details = {});
 

@@ -103,3 +103,20 @@ def test_each_thread_has_a_track(tmp_path):
 def test_lists_of_devices_by_name():
     buffer = Buffer.zeros((2,), I32)
     assert buffer.to(devices=[CPU()])[0] is buffer
+
+
+def test_a_function_that_runs_when_the_recording_ends(tmp_path):
+    queue, gate, runs = DeviceQueue(CPU()), threading.Event(), threading.Event()
+
+    def held():
+        runs.set()
+        gate.wait()
+
+    with trace(tmp_path / "a.json"):
+        queue.enqueue_cpu_function(held)
+        runs.wait()
+    gate.set()
+    queue.synchronize()
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    spans = [e for e in events if e["ph"] == "X" and e["cat"] == "work"]
+    assert [e["name"] for e in spans] == [held.__qualname__] and spans[0]["dur"] > 0

@@ -183,6 +183,9 @@ void CpuQueue::run(Item& item) noexcept {
         if (!error) error = point.error();
     if (!error) {
       has_run = true;
+      if (traced) [[unlikely]]
+        record_running(trace_track(), name, "work", begin,
+                       {.bytes = bytes_of(work), .ends_link = work.trace_link});
       try {
         execute(work);
       } catch (...) {
