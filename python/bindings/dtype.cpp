@@ -114,8 +114,23 @@ void refuse_integer(nb::handle value, std::string_view what, nb::object low, nb:
                    str_of(low) + " and " + str_of(high) + ".");
 }
 
-std::string str_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
-std::string repr_of(nb::handle object) { return nb::cast<std::string>(nb::repr(object)); }
+namespace {
+
+/// The text as UTF-8; a lone surrogate, which UTF-8 has no bytes for, is escaped.
+std::string utf8_of(nb::handle text) {
+  Py_ssize_t size = 0;
+  if (const char* chars = PyUnicode_AsUTF8AndSize(text.ptr(), &size))
+    return {chars, static_cast<std::size_t>(size)};
+  PyErr_Clear();
+  nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
+  if (!bytes.is_valid()) throw nb::python_error();
+  return {PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))};
+}
+
+}  // namespace
+
+std::string str_of(nb::handle object) { return utf8_of(nb::str(object)); }
+std::string repr_of(nb::handle object) { return utf8_of(nb::repr(object)); }
 std::string type_text(nb::handle object) { return repr_of(object.type()); }
 
 PyObject* dtype_object(DType dtype) { return members[dtype.code()]; }

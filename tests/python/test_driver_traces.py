@@ -120,3 +120,16 @@ def test_a_function_that_runs_when_the_recording_ends(tmp_path):
     events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
     spans = [e for e in events if e["ph"] == "X" and e["cat"] == "work"]
     assert [e["name"] for e in spans] == [held.__qualname__] and spans[0]["dur"] > 0
+
+
+def test_a_name_that_utf8_cannot_have(tmp_path):
+    queue, done = DeviceQueue(CPU()), []
+
+    def named():
+        done.append(1)
+
+    named.__qualname__ = "odd \ud800"
+    with trace(tmp_path / "a.json"):
+        queue.enqueue_cpu_function(named)
+        queue.synchronize()
+    assert done == [1] and "odd" in (tmp_path / "a.json").read_text()
