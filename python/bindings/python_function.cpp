@@ -73,7 +73,8 @@ void drop(PyObject* object) {
 void end_of_interpreter() {
   ending_thread = std::this_thread::get_id();
   interpreter_ends = true;
-  set_warning_handler(nullptr);  // warnings that come later go to standard error
+  set_warning_handler(nullptr);    // warnings that come later go to standard error
+  if (forked_after_use()) return;  // the threads that it would wait for are the parent's
   ReleaseGil release;
   engine::end_background();
   const auto deadline = end_deadline();
