@@ -118,14 +118,17 @@ def _reason(signature: _Signature, args: list[Any], kwargs: Mapping[str, Any]) -
         if parameter.required and parameter.name not in bound:
             return 0, f"needs argument {parameter.name!r}"
     undecided = []
-    for position, parameter in enumerate(signature.parameters):
+    close = 1
+    for parameter in signature.parameters:
         if parameter.name not in bound:
             continue
         value = bound[parameter.name]
         wanted = f"argument {parameter.name!r} must be {_type_name(parameter.annotation)}, not {_given(value)}"
         answer = _fits(value, parameter.annotation)
         if answer is False:
-            return 1 + position, wanted
+            return close, wanted
+        # What takes any object says nothing about the signature that was meant.
+        close += not parameter.annotation.startswith(_ANYTHING)
         if answer is None or _is_number(parameter.annotation):
             undecided.append(wanted.replace(", not ", f" within its range, not ") if answer else wanted)
     if len(undecided) == 1:
@@ -136,6 +139,10 @@ def _reason(signature: _Signature, args: list[Any], kwargs: Mapping[str, Any]) -
 
 def _is_number(annotation: str) -> bool:
     return any(part in ("int", "float") for part in _split(annotation, "|"))
+
+
+def _joined(signatures: list[_Signature]) -> str:
+    return " or ".join(dict.fromkeys(s.text for s in signatures))
 
 
 def explain(path: str, function: Any, args: list[Any], kwargs: Mapping[str, Any]) -> str:
@@ -154,6 +161,14 @@ def explain(path: str, function: Any, args: list[Any], kwargs: Mapping[str, Any]
     if not signatures or not function.__name__:  # the setter of a property
         annotation = signatures[0].parameters[-1].annotation if signatures else ""
         return f"{name} must be {_type_name(annotation)}, not {_given(args[-1])}."
+    # A class whose objects are made by `__new__` has one without arguments, for unpickling.
+    signatures = [s for s in signatures if s.parameters] or signatures
+    if len(signatures) > 1 and all(len(s.parameters) == 1 for s in signatures) and len(args) + len(kwargs) < 2:
+        types = " or ".join(_type_name(s.parameters[0].annotation) for s in signatures)
+        if not args and not kwargs:
+            return f"{name}: needs an argument, {types}. It is called as {_joined(signatures)}."
+        if args:
+            wrong = f"the argument must be {types}, not {_given(args[0])}"
+            return f"{name}: {wrong}. It is called as {_joined(signatures)}."
     _, reason = max((_reason(s, args, kwargs) for s in signatures), key=lambda found: found[0])
-    joined = " or ".join(dict.fromkeys(s.text for s in signatures))
-    return f"{name}: {reason}. It is called as {joined}."
+    return f"{name}: {reason}. It is called as {_joined(signatures)}."

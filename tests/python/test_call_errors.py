@@ -52,6 +52,15 @@ BAD_CALLS = {
     "beyond the C type": (lambda x: ops.sum(x, 2**70), "argument 'axis' must be int within its range, not 11805"),
     "method": (lambda x: x.cast("f32"), "TensorValue.cast: argument 'dtype' must be DType, not 'f32'"),
     "element": (lambda x: x.permute([0, "a"]), "TensorValue.permute: argument 'dims' must be Sequence"),
+    "an overload by its types": (
+        lambda x: Buffer("f32", [2]),
+        "Buffer: argument 'dtype' must be DType, not 'f32' of type str",
+    ),
+    "no dtype": (lambda x: DType(), "DType: needs an argument, DType or int or str."),
+    "a float as dtype": (
+        lambda x: DType(1.0),
+        "DType: the argument must be DType or int or str, not 1.0 of type float.",
+    ),
     "inside the function": (
         lambda x: calculate_virtual_device_count([DeviceSpec(0, "cpu")], [5]),
         "calculate_virtual_device_count: ",
