@@ -123,8 +123,18 @@ nb::object request_capsule(nb::handle producer, std::optional<bool> copy) {
   if (!PyTuple_Check(device.ptr()) || PyTuple_Size(device.ptr()) != 2)
     throw BufferError("__dlpack_device__ of " + type_text(producer) +
                       " did not return a device type and an id.");
-  const int type = nb::cast<int>(nb::int_(device[0]));
-  const int id = nb::cast<int>(nb::int_(device[1]));
+  const auto number = [&](std::size_t i) {
+    int overflow = 0;
+    const nb::object given = integer_of(nb::object(device[i]));
+    const long long value =
+        given.is_valid() ? PyLong_AsLongLongAndOverflow(given.ptr(), &overflow) : 0;
+    if (!given.is_valid() || overflow != 0 || !std::in_range<int>(value))
+      throw BufferError("__dlpack_device__ of " + type_text(producer) + " returned " +
+                        repr_of(device) + ", but a device type and an id are ints of 32 bits.");
+    return static_cast<int>(value);
+  };
+  const int type = number(0);
+  const int id = number(1);
   nb::dict arguments;
   if (type == 2 || type == 10 || type == 13) {
     try {

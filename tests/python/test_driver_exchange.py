@@ -391,3 +391,11 @@ def test_half_bytes_are_exported_packed():
             return (1, 0)
 
     assert Buffer.from_dlpack(Copy())[1, 1].item() == 3.0
+
+
+@pytest.mark.parametrize("device", [("a", "b"), (1.5, 0), (2**40, 0), (1, 2**40)])
+def test_a_dlpack_device_that_is_none(device):
+    producer = Producer(np.zeros(2))
+    producer.__class__ = type("Odd", (Producer,), {"__dlpack_device__": lambda self: device})
+    with pytest.raises(BufferError, match="but a device type and an id are ints of 32 bits"):
+        Buffer.from_dlpack(producer)
