@@ -218,8 +218,7 @@ A CPU buffer that aliases a C-contiguous, writable array; other arrays are copie
           "A buffer on the memory of any DLPack producer; `copy` as in the array API.")
       .def_static(
           "mmap",
-          [](nb::object filename, DType dtype, Any shape, const std::string& mode,
-             const Integer& offset) {
+          [](Any filename, DType dtype, Any shape, const std::string& mode, const Integer& offset) {
             const bool is_int = PyIndex_Check(shape.ptr()) && !PySequence_Check(shape.ptr());
             const Shape dims = is_int ? to_int_shape(nb::make_tuple(nb::object(nb::borrow(shape))))
                                       : to_int_shape(shape);
@@ -466,7 +465,7 @@ A strided, typed window onto memory of one device.
   def_exchange(cls);
 
   m.def(
-      "load_max_buffer", [](nb::object path) { return driver::load_max_buffer(path_of(path)); },
+      "load_max_buffer", [](Any path) { return driver::load_max_buffer(path_of(path)); },
       nb::arg("path"), "Reads one tensor that the binary-checkpoint debug print wrote.");
   m.def(
       "batch_inplace_copy",

@@ -71,7 +71,7 @@ void bind_driver_trace(nb::module_& m) {
   bind_launch_trace(m);
   bind_completion_flag(m);
   m.def(
-      "start_trace", [](nb::object path) { driver::start_trace(path_of(path)); }, nb::arg("path"),
+      "start_trace", [](Any path) { driver::start_trace(path_of(path)); }, nb::arg("path"),
       "Records what runs on every device, for the file `path`.");
   m.def(
       "stop_trace",

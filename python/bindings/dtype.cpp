@@ -250,7 +250,8 @@ dtype('float32'))");
     return nb::make_tuple(self.type(), nb::make_tuple(code));
   });
 
-  cls.def_static("from_numpy", &dtype_from_numpy, nb::arg("dtype"), R"(
+  cls.def_static(
+      "from_numpy", [](Any dtype) { return dtype_from_numpy(dtype); }, nb::arg("dtype"), R"(
 The member for a NumPy dtype or scalar type, those of ml_dtypes included.
 
 >>> import numpy as np

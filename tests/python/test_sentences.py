@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from kiln.driver import CPU, Buffer, Device, load_max_buffer
+from kiln.driver import CPU, Buffer, Device, load_max_buffer, start_trace
 from kiln.dtype import DType
 from kiln.engine import CompiledModel, InferenceSession, MefInfo, Model, TensorSpec, query_mef, read
 from kiln.graph import BufferType, DeviceRef, Graph, QuantizationEncoding, TensorType, Type, Weight, ops
@@ -273,3 +273,11 @@ def test_what_is_no_regular_file_is_refused_at_once(opens, kind, tmp_path):
     reason = "Is a directory" if kind == "directory" else f"is a {kind}, not a regular file"
     with pytest.raises(RuntimeError, match=f"'{path}'.*(?i:{reason})"):
         opens(path)
+
+
+def test_none_where_a_path_or_a_dtype_is_expected():
+    for opens in (start_trace, load_max_buffer, lambda path: Buffer.mmap(path, DType.uint8, (1,))):
+        with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not NoneType"):
+            opens(None)
+    with pytest.raises(ValueError, match="unsupported NumPy dtype: None .*expected a numpy.dtype"):
+        DType.from_numpy(None)

@@ -317,7 +317,7 @@ class Buffer:
         """
 
     @staticmethod
-    def mmap(filename: object, dtype: kiln._core.dtype.DType, shape: object | None, mode: str = 'copyonwrite', offset: int = 0) -> Buffer:
+    def mmap(filename: object | None, dtype: kiln._core.dtype.DType, shape: object | None, mode: str = 'copyonwrite', offset: int = 0) -> Buffer:
         """A CPU buffer over a binary file, with the modes of numpy.memmap."""
 
     @property
@@ -455,7 +455,7 @@ class Buffer:
     def __dlpack_device__(self) -> tuple[int, int]:
         """Device type and id of DLPack."""
 
-def load_max_buffer(path: object) -> Buffer:
+def load_max_buffer(path: object | None) -> Buffer:
     """Reads one tensor that the binary-checkpoint debug print wrote."""
 
 def batch_inplace_copy(dsts: Sequence[Buffer], srcs: Sequence[Buffer]) -> None:
@@ -645,7 +645,7 @@ class CompletionFlag:
     def load(self) -> int:
         """Reads with acquire order."""
 
-def start_trace(path: object) -> None:
+def start_trace(path: object | None) -> None:
     """Records what runs on every device, for the file `path`."""
 
 def stop_trace() -> None:

@@ -130,7 +130,7 @@ class DType:
     def __reduce__(self) -> tuple: ...
 
     @staticmethod
-    def from_numpy(dtype: object) -> DType:
+    def from_numpy(dtype: object | None) -> DType:
         """
         The member for a NumPy dtype or scalar type, those of ml_dtypes included.
 
