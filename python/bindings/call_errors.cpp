@@ -68,10 +68,10 @@ void explain(PyObject* function, PyObject* const* arguments, std::size_t count,
   for (Py_ssize_t i = 0; keywords && i < PyTuple_Size(keywords); ++i)
     named[nb::handle(PyTuple_GetItem(keywords, i))] =
         nb::handle(arguments[count + static_cast<std::size_t>(i)]);
-  nb::object text =
+  nb::object error =
       nb::module_::import_("kiln._arguments")
           .attr("explain")(names()[function], nb::handle(function), positional, named);
-  PyErr_SetObject(PyExc_TypeError, text.ptr());
+  PyErr_SetObject(error.type().ptr(), error.ptr());
 }
 
 template <std::size_t I>

@@ -1,19 +1,30 @@
 """The sentence of a call whose arguments fit no signature of a native function."""
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+
+def _is_integer(value: Any) -> bool:
+    try:  # arrays have __index__ and may not be integers
+        operator.index(value)
+    except Exception:  # noqa: BLE001: a class of the user's may raise anything
+        return False
+    return True
+
 
 # Written as Python's own rules for conversions have it: an int is a float, a bool is an int.
 _BUILTINS: dict[str, Callable[[Any], bool]] = {
     "None": lambda v: v is None,
     "bool": lambda v: isinstance(v, bool),
-    "int": lambda v: hasattr(v, "__index__"),
+    "int": _is_integer,
     "float": lambda v: hasattr(v, "__float__") or hasattr(v, "__index__"),
     "str": lambda v: isinstance(v, str),
     "dict": lambda v: isinstance(v, dict),
     "collections.abc.Callable": callable,
 }
+_TOO_LARGE = " within its range, not "
 # Conversions that explain themselves take any object and raise their own errors.
 _ANYTHING = ("object", "Any", "kiln.graph.", "collections.abc.Iterable[kiln._core.graph.Dim")
 
@@ -130,7 +141,7 @@ def _reason(signature: _Signature, args: list[Any], kwargs: Mapping[str, Any]) -
         # What takes any object says nothing about the signature that was meant.
         close += not parameter.annotation.startswith(_ANYTHING)
         if answer is None or _is_number(parameter.annotation):
-            undecided.append(wanted.replace(", not ", f" within its range, not ") if answer else wanted)
+            undecided.append(wanted.replace(", not ", _TOO_LARGE) if answer else wanted)
     if len(undecided) == 1:
         return 1, undecided[0]
     given = ", ".join([_given(v) for v in args] + [f"{k}={_given(v)}" for k, v in kwargs.items()])
@@ -145,8 +156,14 @@ def _joined(signatures: list[_Signature]) -> str:
     return " or ".join(dict.fromkeys(s.text for s in signatures))
 
 
-def explain(path: str, function: Any, args: list[Any], kwargs: Mapping[str, Any]) -> str:
-    """A sentence for a call of the function that lies at `path` below kiln._core."""
+def explain(path: str, function: Any, args: list[Any], kwargs: Mapping[str, Any]) -> Exception:
+    """The error of a call of the function that lies at `path` below kiln._core: a ValueError for a number that is too
+    large, else a TypeError."""
+    text = _sentence(path, function, args, kwargs)
+    return ValueError(text) if _TOO_LARGE in text else TypeError(text)
+
+
+def _sentence(path: str, function: Any, args: list[Any], kwargs: Mapping[str, Any]) -> str:
     owner, _, member = path.rpartition(".")
     is_method = type(function).__name__ == "nb_method"
     name = re.sub(r"^(?:\w+\.)*?(?=ops\.|[A-Z]|\w+$)", "", path)

@@ -14,6 +14,7 @@
 #include "kiln/graph/ir.h"
 #include "kiln/runtime/abi.h"
 #include "kiln/runtime/compiler_interface.h"
+#include "kiln/runtime/selection.h"
 #include "tests/compiler/loaded_image.h"
 
 extern "C" kiln::runtime::Compiler* kiln_compiler_entry(int version);
@@ -75,7 +76,13 @@ inline const KilnRuntime& plain_runtime() {
       },
       nullptr,
       [](KilnCall*) { return std::int64_t{0}; },
-      [](KilnCall*, std::int64_t) {}};
+      [](KilnCall*, std::int64_t) {},
+      [](KilnCall*, std::int32_t dtype, const void* source, void* values, std::int64_t* indices,
+         std::int64_t outer, std::int64_t n, std::int64_t inner, std::int64_t k,
+         std::int32_t largest) {
+        runtime::top_k(DType::from_code(static_cast<std::uint8_t>(dtype)), source, values, indices,
+                       outer, n, inner, k, largest != 0, 1);
+      }};
   return runtime;
 }
 
