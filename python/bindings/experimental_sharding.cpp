@@ -87,6 +87,11 @@ struct ActiveMesh {
   std::unique_ptr<experimental::MeshContext> context;
 };
 
+template <typename T>
+auto tuple_of(const std::vector<T>& values) {
+  return nb::typed<nb::tuple, T, nb::ellipsis>(nb::tuple(nb::cast(values)));
+}
+
 /// An axis of a mesh: a name or a number.
 int mesh_axis(const DeviceMesh& mesh, const std::variant<std::string, int>& axis) {
   return std::visit([&](const auto& given) { return mesh.axis_index(given); }, axis);
@@ -110,24 +115,13 @@ on one.
                   "One device; the axis is named `_`.")
       .def_static("default", &DeviceMesh::default_mesh, "The CPU alone.")
       .def_prop_ro(
-          "devices",
-          [](const DeviceMesh& mesh) {
-            return nb::typed<nb::tuple, driver::Device, nb::ellipsis>(
-                nb::tuple(nb::cast(mesh.devices())));
-          },
+          "devices", [](const DeviceMesh& mesh) { return tuple_of(mesh.devices()); },
           "The devices in row-major order.")
       .def_prop_ro(
-          "mesh_shape",
-          [](const DeviceMesh& mesh) {
-            return nb::typed<nb::tuple, int, nb::ellipsis>(nb::tuple(nb::cast(mesh.mesh_shape())));
-          },
+          "mesh_shape", [](const DeviceMesh& mesh) { return tuple_of(mesh.mesh_shape()); },
           "Devices along each axis.")
       .def_prop_ro(
-          "axis_names",
-          [](const DeviceMesh& mesh) {
-            return nb::typed<nb::tuple, std::string, nb::ellipsis>(
-                nb::tuple(nb::cast(mesh.axis_names())));
-          },
+          "axis_names", [](const DeviceMesh& mesh) { return tuple_of(mesh.axis_names()); },
           "A name for each axis.")
       .def_prop_ro("ndim", &DeviceMesh::ndim, "Number of axes.")
       .def_prop_ro("num_devices", &DeviceMesh::num_devices, "Number of devices.")
@@ -270,11 +264,7 @@ DeviceMapping(DeviceMesh(x=2), [Sharded(axis=0)]))")
                   "A copy on each device.")
       .def_prop_ro("mesh", &DeviceMapping::mesh, "The devices.")
       .def_prop_ro(
-          "placements",
-          [](const DeviceMapping& mapping) {
-            return nb::typed<nb::tuple, Placement, nb::ellipsis>(
-                nb::tuple(nb::cast(mapping.placements())));
-          },
+          "placements", [](const DeviceMapping& mapping) { return tuple_of(mapping.placements()); },
           "What each device along each mesh axis holds.")
       .def_prop_ro("is_fully_replicated", &DeviceMapping::is_fully_replicated,
                    "Whether every device holds a copy.")
@@ -315,11 +305,7 @@ DeviceMapping(DeviceMesh(dp=2, tp=2), [Replicated(), Sharded(axis=1)]))")
           "spec", [](const NamedMapping& mapping) { return from_spec(mapping.spec()); },
           "The mesh axes of each tensor axis.")
       .def_prop_ro(
-          "unreduced",
-          [](const NamedMapping& mapping) {
-            return nb::typed<nb::tuple, std::string, nb::ellipsis>(
-                nb::tuple(nb::cast(mapping.unreduced())));
-          },
+          "unreduced", [](const NamedMapping& mapping) { return tuple_of(mapping.unreduced()); },
           "The mesh axes that hold terms of a sum.")
       .def("__reduce__", [](nb::handle self) {
         const nb::object make =
@@ -358,11 +344,7 @@ TensorType(dtype=float32, shape=[Dim('batch_x_1'), Dim(2)], device=cpu:0))")
       .def_prop_ro("mapping", &TensorLayout::mapping, "Where it lives.")
       .def_prop_ro("mesh", &TensorLayout::mesh, "The devices.")
       .def_prop_ro(
-          "placements",
-          [](const TensorLayout& layout) {
-            return nb::typed<nb::tuple, Placement, nb::ellipsis>(
-                nb::tuple(nb::cast(layout.placements())));
-          },
+          "placements", [](const TensorLayout& layout) { return tuple_of(layout.placements()); },
           "What each device along each mesh axis holds.")
       .def_prop_ro("device", &TensorLayout::device, "The one device; several are a ValueError.")
       .def_prop_ro(
