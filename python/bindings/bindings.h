@@ -14,6 +14,8 @@ namespace nb = nanobind;
 
 namespace kiln::python {
 
+/// A new exception class in `scope`, borrowed; it lives as long as the process.
+PyObject* add_exception(nb::module_& scope, const char* name, PyObject* base, const char* doc);
 /// Teaches nanobind to raise the Python class of each kiln exception; adds the classes that are not
 /// built in to `core`.
 void bind_errors(nb::module_& core);

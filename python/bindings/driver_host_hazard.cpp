@@ -12,12 +12,9 @@ PyObject* error_class = nullptr;  // leaked: used until the process ends
 
 void bind_driver_host_hazard(nb::module_& m) {
   using driver::HostHazardCompletion;
-  error_class = PyErr_NewExceptionWithDoc(
-      "kiln._core.driver.HostHazardError",
-      "The work that a host access had to wait for failed; carries that work's text.",
-      PyExc_RuntimeError, nullptr);
-  if (!error_class) throw nb::python_error();
-  m.attr("HostHazardError") = nb::borrow(error_class);
+  error_class = add_exception(
+      m, "HostHazardError", PyExc_RuntimeError,
+      "The work that a host access had to wait for failed; carries that work's text.");
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);

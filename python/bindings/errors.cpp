@@ -1,3 +1,5 @@
+#include <nanobind/stl/string.h>
+
 #include "bindings.h"
 #include "kiln/support/error.h"
 
@@ -5,14 +7,6 @@ namespace kiln::python {
 namespace {
 
 PyObject* internal_error = nullptr;  // leaked: used until the process ends
-
-PyObject* add_exception(nb::module_& scope, const char* name, PyObject* base, const char* doc) {
-  const std::string full_name = "kiln._core." + std::string(name);
-  PyObject* type = PyErr_NewExceptionWithDoc(full_name.c_str(), doc, base, nullptr);
-  if (!type) throw nb::python_error();
-  scope.attr(name) = nb::borrow(type);
-  return type;
-}
 
 // Derived classes come before their bases.
 void translate(const std::exception_ptr& pointer, void*) {
@@ -44,6 +38,14 @@ void translate(const std::exception_ptr& pointer, void*) {
 }
 
 }  // namespace
+
+PyObject* add_exception(nb::module_& scope, const char* name, PyObject* base, const char* doc) {
+  const std::string full_name = nb::cast<std::string>(scope.attr("__name__")) + "." + name;
+  PyObject* type = PyErr_NewExceptionWithDoc(full_name.c_str(), doc, base, nullptr);
+  if (!type) throw nb::python_error();
+  scope.attr(name) = nb::borrow(type);
+  return type;
+}
 
 void bind_errors(nb::module_& core) {
   internal_error = add_exception(core, "InternalError", PyExc_RuntimeError,

@@ -55,14 +55,10 @@ PyObject* sharding_error = nullptr;  // both leaked: used until the process ends
 PyObject* conversion_error = nullptr;
 
 void bind_errors_of_sharding(nb::module_& m) {
-  sharding_error = PyErr_NewExceptionWithDoc(
-      "kiln._core.experimental.ShardingError",
-      "A placement that is not possible, or none that an op accepts.", PyExc_RuntimeError, nullptr);
-  conversion_error = PyErr_NewExceptionWithDoc("kiln._core.experimental.ConversionError",
-                                               "A named mapping that no placements express.",
-                                               PyExc_ValueError, nullptr);
-  m.attr("ShardingError") = nb::borrow(sharding_error);
-  m.attr("ConversionError") = nb::borrow(conversion_error);
+  sharding_error = add_exception(m, "ShardingError", PyExc_RuntimeError,
+                                 "A placement that is not possible, or none that an op accepts.");
+  conversion_error = add_exception(m, "ConversionError", PyExc_ValueError,
+                                   "A named mapping that no placements express.");
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);
