@@ -51,15 +51,62 @@ void* allocate_record(std::size_t bytes) {
   return CpuMemoryPool::allocate(bytes);
 }
 
-/// What is left of a failed write after a good one over `written`. A write in the middle leaves
-/// all of it.
-void cut(ByteRange& failed, const ByteRange& written) {
-  if (written.holds(failed))
-    failed = {};
-  else if (written.begin <= failed.begin && written.end > failed.begin)
-    failed.begin = written.end;
-  else if (written.end >= failed.end && written.begin < failed.end)
-    failed.end = written.begin;
+/// The gaps of a window; null when it has none. Half bytes count as whole ones.
+std::unique_ptr<detail::Gaps> gaps_of(const detail::BufferState& window, const ByteRange& range) {
+  const std::int64_t size = window.dtype.size_in_bits() / 8;
+  if (window.contiguous || size == 0 ||
+      range.end - range.begin == static_cast<std::uintptr_t>(size * window.num_elements))
+    return nullptr;
+  auto gaps = std::make_unique<detail::Gaps>();
+  gaps->run = size;
+  gaps->start = range.begin;
+  std::vector<std::size_t> axes;
+  for (std::size_t axis = 0; axis < window.shape.size(); ++axis)
+    if (window.shape[axis] > 1 && window.strides[axis] != 0) axes.push_back(axis);
+  const auto step = [&](std::size_t axis) { return std::abs(window.strides[axis]) * size; };
+  std::sort(axes.begin(), axes.end(),
+            [&](std::size_t a, std::size_t b) { return step(a) < step(b); });
+  for (const std::size_t axis : axes) {
+    if (gaps->counts.empty() && step(axis) == gaps->run) {
+      gaps->run *= window.shape[axis];
+    } else {
+      gaps->counts.push_back(window.shape[axis]);
+      gaps->steps.push_back(step(axis));
+    }
+  }
+  return gaps;
+}
+
+/// Writes with more runs than this count as one range where they failed, and repair nothing.
+constexpr std::int64_t kMostRuns = 4096;
+
+std::int64_t num_runs(const detail::Gaps& gaps) {
+  std::int64_t runs = 1;
+  for (const std::int64_t count : gaps.counts) {
+    if (count > kMostRuns) return kMostRuns + 1;
+    runs = std::min(runs * count, kMostRuns + 1);
+  }
+  return runs;
+}
+
+/// Calls `visit(range)` for each run, of which there are not too many.
+template <typename Visit>
+void for_each_run(const detail::Gaps& gaps, const Visit& visit) {
+  for (std::int64_t i = 0, runs = num_runs(gaps); i < runs; ++i) {
+    std::uintptr_t at = gaps.start;
+    std::int64_t rest = i;
+    for (std::size_t axis = 0; axis < gaps.counts.size(); ++axis) {
+      at += static_cast<std::uintptr_t>(rest % gaps.counts[axis] * gaps.steps[axis]);
+      rest /= gaps.counts[axis];
+    }
+    visit(ByteRange{at, at + static_cast<std::uintptr_t>(gaps.run)});
+  }
+}
+
+/// What is left of `range` on either side of `taken`.
+std::pair<ByteRange, ByteRange> without(const ByteRange& range, const ByteRange& taken) {
+  return {{range.begin, std::max(range.begin, std::min(range.end, taken.begin))},
+          {std::min(range.end, std::max(range.begin, taken.end)), range.end}};
 }
 
 }  // namespace
@@ -83,22 +130,31 @@ void Storage::record(const detail::BufferState& window, QueueBackend& queue, std
   }
   std::lock_guard lock(uses->mutex);
   uses->active.store(true, std::memory_order_release);
+  std::unique_ptr<detail::Gaps> gaps = write ? gaps_of(window, range) : nullptr;
   // Work usually goes on with what it did before.
   constexpr std::size_t kLook = 8;
   std::vector<Use>& entries = uses->entries;
   for (std::size_t i = entries.size(); i-- > 0 && entries.size() - i <= kLook;) {
     Use& use = entries[i];
-    if (use.write && write && use.range.meets(range) && use.timeline.get() != &timeline) break;
-    if (use.timeline.get() != &timeline || use.write != write) continue;
-    if (write && !(range.holds(use.range) && use.range.holds(range))) continue;
-    use.value = std::max(use.value, value);
-    return;
+    const bool same = use.timeline.get() == &timeline && use.write == write && !gaps && !use.gaps &&
+                      use.range.holds(range) && range.holds(use.range);
+    // A failure stays the first one of its bytes until they are written, and each write may be the
+    // one that ends an earlier failure.
+    if (same && (!write ||
+                 std::none_of(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                              [&](const Use& earlier) {
+                                return earlier.failed_write() && earlier.range.meets(range);
+                              }))) {
+      use.value = std::max(use.value, value);
+      return;
+    }
+    if (write && use.write && use.range.meets(range)) break;
   }
   if (entries.size() >= uses->prune_at) {
     prune_locked(*uses);
     uses->prune_at = std::max<std::size_t>(64, 2 * entries.size());
   }
-  entries.push_back({Ref<Timeline>::share(&timeline), value, write, range});
+  entries.push_back({Ref<Timeline>::share(&timeline), value, write, range, std::move(gaps)});
 }
 
 bool Storage::prune(Uses& uses) {
@@ -109,38 +165,93 @@ bool Storage::prune(Uses& uses) {
   return true;
 }
 
-void Storage::prune_locked(Uses& uses) {
-  std::vector<Use>& entries = uses.entries;
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    Use& use = entries[i];
-    bool keep = !use.over();
-    if (!keep && use.write) {
-      keep = use.error() != nullptr;
-      // What is well has written over earlier failures.
-      if (!keep)
-        for (std::size_t earlier = 0; earlier < kept; ++earlier)
-          if (entries[earlier].write && entries[earlier].over())
-            cut(entries[earlier].range, use.range);
+bool Storage::touches(const Use& use, const ByteRange& range, const detail::Gaps* gaps) {
+  if (!use.range.meets(range)) return false;
+  // To wait for more than is read does no harm; to fail for it would.
+  if (!gaps || !use.over() || num_runs(*gaps) > kMostRuns) return true;
+  bool any = false;
+  for_each_run(*gaps, [&](const ByteRange& run) { any = any || use.range.meets(run); });
+  return any;
+}
+
+bool Storage::is_written_later(const std::vector<Use>& entries, std::size_t i,
+                               const ByteRange& range) {
+  std::vector<ByteRange> left = {
+      {std::max(entries[i].range.begin, range.begin), std::min(entries[i].range.end, range.end)}};
+  for (std::size_t later = i + 1; later < entries.size() && !left.empty(); ++later) {
+    const Use& use = entries[later];
+    // It may have come to its end just now.
+    if (!use.write || use.gaps || use.failed_write()) continue;
+    std::vector<ByteRange> rest;
+    for (const ByteRange& part : left) {
+      const auto [before, behind] = without(part, use.range);
+      for (const ByteRange& piece : {before, behind})
+        if (piece.begin < piece.end) rest.push_back(piece);
     }
-    if (!keep) continue;
-    if (kept != i) entries[kept] = std::move(use);
-    ++kept;
+    left = std::move(rest);
   }
-  entries.resize(kept);
-  std::erase_if(entries, [](const Use& use) {
+  return left.empty();
+}
+
+void Storage::forget_failures(std::vector<Use>& entries, std::size_t count, const ByteRange& range,
+                              const detail::Gaps* gaps) {
+  if (gaps) {
+    if (num_runs(*gaps) > kMostRuns) return;
+    return for_each_run(*gaps, [&](const ByteRange& run) {
+      const std::size_t before = entries.size();
+      forget_failures(entries, count, run, nullptr);
+      count += entries.size() - before;
+    });
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    Use& use = entries[i];
+    if (!use.failed_write() || !use.range.meets(range)) continue;
+    const auto [left, right] = without(use.range, range);
+    const bool both = left.begin < left.end && right.begin < right.end;
+    use.range = left.begin < left.end ? left : right;
+    if (!both) continue;
+    // The order of entries is that of the writes, and both halves are of one write.
+    entries.insert(entries.begin() + static_cast<std::ptrdiff_t>(i + 1),
+                   Use{use.timeline, use.value, true, right});
+    ++i;
+    ++count;
+  }
+}
+
+void Storage::prune_locked(Uses& uses) {
+  if (std::none_of(uses.entries.begin(), uses.entries.end(),
+                   [](const Use& use) { return use.over(); }))
+    return;
+  std::vector<Use> kept;
+  kept.reserve(uses.entries.size());
+  for (Use& use : uses.entries) {
+    if (!use.over()) {
+      kept.push_back(std::move(use));
+    } else if (use.write && !use.error()) {
+      // What is well has written over earlier failures.
+      forget_failures(kept, kept.size(), use.range, use.gaps.get());
+    } else if (use.write && use.gaps && num_runs(*use.gaps) <= kMostRuns) {
+      for_each_run(*use.gaps, [&](const ByteRange& run) {
+        kept.push_back({use.timeline, use.value, true, run});
+      });
+    } else if (use.write) {
+      kept.push_back(std::move(use));
+    }
+  }
+  std::erase_if(kept, [](const Use& use) {
     return use.write && use.range.begin == use.range.end && use.over();
   });
+  uses.entries = std::move(kept);
 }
 
 void Storage::record_finished_write(const detail::BufferState& window) {
   Uses* uses = uses_.load(std::memory_order_acquire);
   if (!uses || !uses->active.load(std::memory_order_acquire)) return;
   const ByteRange range = ByteRange::of(window);
+  const std::unique_ptr<detail::Gaps> gaps = gaps_of(window, range);
   std::lock_guard lock(uses->mutex);
   prune_locked(*uses);
-  for (Use& use : uses->entries)
-    if (use.write && use.over()) cut(use.range, range);
+  forget_failures(uses->entries, uses->entries.size(), range, gaps.get());
   prune_locked(*uses);
 }
 
@@ -149,10 +260,16 @@ std::vector<Point> Storage::writes(const detail::BufferState& window) const {
   Uses* uses = uses_.load(std::memory_order_acquire);
   if (!uses || !uses->active.load(std::memory_order_acquire)) return points;
   const ByteRange range = ByteRange::of(window);
+  const std::unique_ptr<detail::Gaps> gaps = gaps_of(window, range);
   std::lock_guard lock(uses->mutex);
   prune_locked(*uses);
-  for (const Use& use : uses->entries)
-    if (use.write && use.range.meets(range)) points.push_back({use.timeline, use.value});
+  const std::vector<Use>& entries = uses->entries;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Use& use = entries[i];
+    if (!use.write || !touches(use, range, gaps.get())) continue;
+    if (use.over() && is_written_later(entries, i, range)) continue;
+    points.push_back({use.timeline, use.value});
+  }
   return points;
 }
 

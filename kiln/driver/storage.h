@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -23,6 +24,15 @@ struct ByteRange {
   bool meets(const ByteRange& other) const { return begin < other.end && other.begin < end; }
   bool holds(const ByteRange& other) const { return begin <= other.begin && other.end <= end; }
 };
+
+namespace detail {
+/// How the elements of a window lie in its range.
+struct Gaps {
+  std::int64_t run = 0;  // bytes without a gap
+  std::uintptr_t start = 0;
+  std::vector<std::int64_t> counts, steps;  // of runs along each axis, steps in bytes
+};
+}  // namespace detail
 
 /// One allocation, shared by a buffer and its slices and views. Its memory is used again only when
 /// every recorded use is over, and the work that the queue of each window then had; nobody waits
@@ -52,7 +62,8 @@ class Storage : public RefCounted {
     Uses* uses = uses_.load(std::memory_order_acquire);
     return uses == nullptr || !uses->active.load(std::memory_order_acquire) || prune(*uses);
   }
-  /// The writes into the window that are not over or failed, in the order of recording.
+  /// The writes into the window that are not over, and those that failed and that nothing later
+  /// writes over, in the order of recording.
   std::vector<Point> writes(const detail::BufferState& window) const;
   /// Every use that is not over.
   std::vector<Point> pending_uses() const;
@@ -73,9 +84,11 @@ class Storage : public RefCounted {
     Ref<Timeline> timeline;
     std::uint64_t value = 0;
     bool write = false;
-    ByteRange range;  // of a write
+    ByteRange range;                          // of a write
+    std::unique_ptr<detail::Gaps> gaps = {};  // of a write that leaves bytes of the range out
     bool over() const { return timeline->reached(value); }
     std::exception_ptr error() const { return timeline->error_at(value); }
+    bool failed_write() const { return write && over() && error() != nullptr; }
   };
   struct Uses {
     std::atomic<bool> active{false};  // entries is not empty
@@ -88,6 +101,14 @@ class Storage : public RefCounted {
   /// none is left.
   static bool prune(Uses& uses);
   static void prune_locked(Uses& uses);
+  /// Takes the bytes of a good write out of the failed ones among the first `count` entries.
+  static void forget_failures(std::vector<Use>& entries, std::size_t count, const ByteRange& range,
+                              const detail::Gaps* gaps);
+  /// Whether a write reached bytes of a window.
+  static bool touches(const Use& use, const ByteRange& range, const detail::Gaps* gaps);
+  /// Whether later entries write all that failed write `i` left in `range`.
+  static bool is_written_later(const std::vector<Use>& entries, std::size_t i,
+                               const ByteRange& range);
 
   void* base_;
   std::size_t bytes_;
