@@ -240,11 +240,8 @@ void Buffer::copy_elements_from(const Buffer& source) const {
     work.function = std::move(gather);
   }
   if (&queue != &source_queue) work.waits.push_back(source_queue.end());
-  if (checked) [[unlikely]] {
-    order_checker::wait(queue, source_queue.end());
-    order_checker::use(source, queue, queue.submitted() + 1, false, "a copy");
-    order_checker::use(*this, queue, queue.submitted() + 1, true, "a copy");
-  }
+  if (checked) [[unlikely]]
+    order_checker::copy(*this, source, queue, source_queue.end());
   work.reads = source.storage()->writes(*source.state_);
   const std::uint64_t value = queue.enqueue(std::move(work));
   state_->storage->record(*state_, queue, value, true);

@@ -187,51 +187,99 @@ void forget_dead_queues() {
 
 constinit std::atomic<bool> has_uses{false};
 
-void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool write,
-         const char* operation) {
-  const Timeline& timeline = queue.timeline();
-  Use fresh{&timeline, value, write, Bytes::of(buffer),
-            format("{} on {}, called at {}, {}", operation, queue.to_string(), call_site(),
-                   write ? "writes" : "reads")};
-  const std::lock_guard lock(state().mutex);
-  forget_dead_queues();
-  record_of(queue.timeline());
-  has_uses.store(true, std::memory_order_relaxed);
-  std::vector<Use>& uses = state().uses[buffer.storage()];
+namespace {
+
+Use make_use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool write,
+             const char* operation) {
+  return {&queue.timeline(), value, write, Bytes::of(buffer),
+          format("{} on {}, called at {}, {}", operation, queue.to_string(), call_site(),
+                 write ? "writes" : "reads")};
+}
+
+/// An earlier use that has no order with the fresh one: RuntimeError.
+void check_use(const Buffer& buffer, const Use& fresh) {
   const auto check = [&](const Use& earlier) {
-    if ((write || earlier.write) && earlier.bytes.meets(fresh.bytes) && !ordered(earlier, timeline))
+    if ((fresh.write || earlier.write) && earlier.bytes.meets(fresh.bytes) &&
+        !ordered(earlier, *fresh.timeline))
       throw RuntimeError(
           format("Two uses of {} have no order between them: {} it, and before that {} it. Let the "
                  "later queue wait for the other one (`wait_for` with the queue or an event), or "
                  "synchronize in between.",
                  buffer.repr(), fresh.what, earlier.what));
   };
-  std::for_each(uses.begin(), uses.end(), check);
-  if (buffer.storage()->is_foreign()) {
-    for (const Storage* other : state().foreign)
-      if (other != buffer.storage())
-        std::for_each(state().uses[other].begin(), state().uses[other].end(), check);
-    state().foreign.insert(buffer.storage());
-  }
+  const auto check_all = [&](const Storage* storage) {
+    const auto found = state().uses.find(storage);
+    if (found != state().uses.end())
+      std::for_each(found->second.begin(), found->second.end(), check);
+  };
+  check_all(buffer.storage());
+  if (!buffer.storage()->is_foreign()) return;
+  for (const Storage* other : state().foreign)
+    if (other != buffer.storage()) check_all(other);
+}
+
+void record_use(const Buffer& buffer, Use fresh) {
+  has_uses.store(true, std::memory_order_relaxed);
+  if (buffer.storage()->is_foreign()) state().foreign.insert(buffer.storage());
+  std::vector<Use>& uses = state().uses[buffer.storage()];
   // A write comes after all others of its bytes, a read after those of its own queue; and whoever
   // comes after what the host knows needs no reminder.
   std::erase_if(uses, [&](const Use& earlier) {
     if (knows(state().host, earlier)) return true;
     return fresh.bytes.holds(earlier.bytes) &&
-           (write || (!earlier.write && earlier.timeline == &timeline));
+           (fresh.write || (!earlier.write && earlier.timeline == fresh.timeline));
   });
   uses.push_back(std::move(fresh));
+}
+
+/// What is given to the queue from now on comes after the point.
+void add_wait(QueueBackend& queue, const Point& point) {
+  Queue& known = record_of(queue.timeline());
+  Clock clock = known.clocks.empty() ? Clock() : known.clocks.back().second;
+  join(clock, clock_at(point));
+  known.clocks.emplace_back(queue.submitted() + 1, std::move(clock));
+  if (known.clocks.size() > kClocks) known.clocks.erase(known.clocks.begin());
+}
+
+}  // namespace
+
+void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool write,
+         const char* operation) {
+  Use fresh = make_use(buffer, queue, value, write, operation);
+  const std::lock_guard lock(state().mutex);
+  forget_dead_queues();
+  record_of(queue.timeline());
+  check_use(buffer, fresh);
+  record_use(buffer, std::move(fresh));
+}
+
+void copy(const Buffer& destination, const Buffer& source, QueueBackend& queue,
+          const Point& source_end) {
+  const std::uint64_t value = queue.submitted() + 1;
+  Use read = make_use(source, queue, value, false, "a copy");
+  Use write = make_use(destination, queue, value, true, "a copy");
+  const std::lock_guard lock(state().mutex);
+  forget_dead_queues();
+  Queue& known = record_of(queue.timeline());
+  const bool waits = source_end.timeline && source_end.timeline.get() != &queue.timeline();
+  if (waits) add_wait(queue, source_end);
+  try {
+    check_use(source, read);
+    check_use(destination, write);
+  } catch (...) {
+    // A copy that is refused leaves nothing behind.
+    if (waits) known.clocks.pop_back();
+    throw;
+  }
+  record_use(source, std::move(read));
+  record_use(destination, std::move(write));
 }
 
 void wait(QueueBackend& queue, const Point& point) {
   if (!point.timeline || point.timeline.get() == &queue.timeline()) return;
   const std::lock_guard lock(state().mutex);
   forget_dead_queues();
-  Queue& known = record_of(queue.timeline());
-  Clock clock = known.clocks.empty() ? Clock() : known.clocks.back().second;
-  join(clock, clock_at(point));
-  known.clocks.emplace_back(queue.submitted() + 1, std::move(clock));
-  if (known.clocks.size() > kClocks) known.clocks.erase(known.clocks.begin());
+  add_wait(queue, point);
 }
 
 void host_saw(const Point& point) {

@@ -20,7 +20,7 @@ std::exception_ptr without_foreign_objects(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const ForeignError& foreign) {
-    return std::make_exception_ptr(RuntimeError(foreign.what()));
+    return foreign.lighter();
   } catch (...) {
     return error;
   }
@@ -37,15 +37,20 @@ bool Timeline::begin(std::uint64_t value) {
 }
 
 void Timeline::fail(std::uint64_t value, std::exception_ptr error) {
-  std::exception_ptr delivered;  // dropped without the lock: it may run code of another language
+  // Made and dropped without the lock: it may run code of another language. Nobody else adds one.
+  std::exception_ptr delivered, lighter;
+  {
+    std::lock_guard lock(mutex_);
+    if (!failed_.load(std::memory_order_relaxed) && !failures_.empty())
+      delivered = failures_.back().error;
+  }
+  if (delivered) lighter = without_foreign_objects(delivered);
   std::lock_guard lock(mutex_);
   if (failed_.load(std::memory_order_relaxed)) {
     failures_.back().last = value;
     return;
   }
-  if (!failures_.empty())
-    delivered =
-        std::exchange(failures_.back().error, without_foreign_objects(failures_.back().error));
+  if (lighter) failures_.back().error = std::move(lighter);
   if (failures_.size() >= kKeptFailures) failures_.erase(failures_.begin());
   failures_.push_back({value, value, std::move(error)});
   failed_.store(true, std::memory_order_release);

@@ -12,9 +12,13 @@
 
 namespace kiln {
 
-/// Base of exceptions that hold objects of another language, which may hold much else. A timeline
-/// whose next failure comes keeps of an older one the text only, as a RuntimeError.
-class ForeignError : public std::exception {};
+/// Base of exceptions that hold objects of another language, which may hold much else.
+class ForeignError : public std::exception {
+ public:
+  /// An equal exception that holds as little as can be, which is what a timeline whose next failure
+  /// comes keeps of an older one.
+  virtual std::exception_ptr lighter() const = 0;
+};
 
 /// Order and failure of one queue's work: a counter that rises as work completes. Work number v is
 /// over when the counter has reached v; it may be over because it failed or was skipped, and

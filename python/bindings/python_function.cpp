@@ -10,6 +10,7 @@
 
 #include "gil.h"
 #include "kiln/engine/background.h"
+#include "kiln/support/error.h"
 #include "kiln/support/process.h"
 #include "kiln/support/warning.h"
 
@@ -104,7 +105,74 @@ FunctionError::FunctionError(nb::python_error& error)
     traceback_ = share(traceback);
 }
 
+namespace {
+
+/// The first of Python's own classes that a class is made from.
+PyObject* built_in_base(PyObject* mro) {
+  for (Py_ssize_t i = 0; mro && i < PyTuple_Size(mro); ++i) {
+    PyObject* base = PyTuple_GetItem(mro, i);
+    if ((PyType_GetFlags(reinterpret_cast<PyTypeObject*>(base)) & Py_TPFLAGS_HEAPTYPE) == 0)
+      return base;
+  }
+  return nullptr;
+}
+
+/// An exception of the same class with the same arguments and attributes; null when its class does
+/// not make one. Code of the class's own does not run. Needs the GIL. No object with a destructor
+/// is here: see `call`.
+PyObject* copy_exception(PyObject* exception) {
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(exception));
+  PyObject* mro = PyObject_GetAttrString(type, "__mro__");
+  PyObject* base = built_in_base(mro);
+  PyObject* arguments = PyObject_GetAttrString(exception, "args");
+  PyObject* make = base ? PyObject_GetAttrString(base, "__new__") : nullptr;
+  PyObject* init = base ? PyObject_GetAttrString(base, "__init__") : nullptr;
+  PyObject* own = PyTuple_Pack(1, type);
+  PyObject* all = arguments && own ? PySequence_Concat(own, arguments) : nullptr;
+  PyObject* copy = make && all ? PyObject_Call(make, all, nullptr) : nullptr;
+  PyObject* self = copy ? PyTuple_Pack(1, copy) : nullptr;
+  PyObject* given = self && arguments ? PySequence_Concat(self, arguments) : nullptr;
+  PyObject* done = init && given ? PyObject_Call(init, given, nullptr) : nullptr;
+  if (!done) Py_CLEAR(copy);
+  PyObject* from = PyObject_GetAttrString(exception, "__dict__");
+  PyObject* to = copy ? PyObject_GetAttrString(copy, "__dict__") : nullptr;
+  if (from && to && PyDict_Check(to)) PyDict_Update(to, from);
+  for (PyObject* object : {mro, arguments, make, init, own, all, self, given, done, from, to})
+    Py_XDECREF(object);
+  PyErr_Clear();
+  return copy;
+}
+
+}  // namespace
+
+std::exception_ptr FunctionError::lighter() const {
+  if (is_pattern_) return std::make_exception_ptr(*this);
+  PyObject* copy = nullptr;
+  ++running;
+  if (!interpreter_ends.load()) {
+    try {
+      const PyGILState_STATE gil = PyGILState_Ensure();
+      copy = copy_exception(exception_.get());
+      PyGILState_Release(gil);
+    } catch (abi::__forced_unwind&) {
+      sleep_until_the_end();
+    }
+  }
+  --running;
+  if (!copy) return std::make_exception_ptr(RuntimeError(text_));
+  return std::make_exception_ptr(FunctionError({copy, &drop}, text_));
+}
+
 void FunctionError::restore() const {
+  if (is_pattern_) {
+    if (PyObject* copy = copy_exception(exception_.get())) {
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(copy)), copy);
+      Py_DECREF(copy);
+    } else {
+      PyErr_SetString(PyExc_RuntimeError, text_.c_str());
+    }
+    return;
+  }
   // Python appends the frames that it leaves, so each time the exception starts as it was first.
   PyException_SetTraceback(exception_.get(), traceback_ ? traceback_.get() : Py_None);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception_.get())), exception_.get());

@@ -18,13 +18,19 @@ class FunctionError : public ForeignError {
  public:
   explicit FunctionError(nb::python_error& error);
   const char* what() const noexcept override { return text_.c_str(); }
+  /// One whose exception was raised nowhere and so holds no frames; takes the GIL.
+  std::exception_ptr lighter() const override;
   /// Raises the Python exception again; needs the GIL.
   void restore() const;
 
  private:
+  FunctionError(std::shared_ptr<PyObject> exception, std::string text)
+      : exception_(std::move(exception)), text_(std::move(text)), is_pattern_(true) {}
+
   std::shared_ptr<PyObject> exception_;
   std::shared_ptr<PyObject> traceback_;  // as the function left it; may be null
   std::string text_;
+  bool is_pattern_ = false;  // a copy is raised each time
 };
 
 /// `function` as C++ code that other threads may run, copy and drop: it takes the GIL itself. What

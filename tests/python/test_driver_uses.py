@@ -12,6 +12,7 @@ from processes import start
 
 from kiln.driver import CPU, Buffer, DeviceEvent, DeviceQueue, batch_inplace_copy
 from kiln.dtype import DType
+from kiln.engine import InferenceSession
 
 pytestmark = pytest.mark.driver
 I32 = DType.int32
@@ -274,11 +275,57 @@ def test_a_queue_forgets_the_exceptions_that_it_has_delivered(queue):
             queue.synchronize()
     gc.collect()
     assert len(live) <= 1
-    # The places are failed as before.
-    with pytest.raises(RuntimeError, match="the work failed"):
-        events[0].synchronize()
-    with pytest.raises(Boom, match="the work failed"):
-        events[-1].synchronize()
+    # The places are failed as before, and that they are asked for keeps nothing alive.
+    for event in events[:2] + events[-1:]:
+        with pytest.raises(Boom, match="the work failed"):
+            event.synchronize()
+    gc.collect()
+    assert len(live) <= 1
+
+
+class Detailed(OSError):
+    def __init__(self, place, *, code):
+        super().__init__(code, f"at {place}")
+        self.place = place
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("one"), Detailed("here", code=5), SystemExit(3), UnicodeDecodeError("utf8", b"x", 0, 1, "bad")]
+)
+def test_an_earlier_failure_keeps_its_class_when_the_queue_fails_again(queue, error):
+    def fail():
+        raise error
+
+    buffer = Buffer(DType.uint8, (4,), queue)
+    queue.enqueue_cpu_function(fail)
+    buffer.memset(1)
+    with pytest.raises(type(error)):
+        queue.synchronize()
+    queue.enqueue_cpu_function(boom)
+    with pytest.raises(Boom):
+        queue.synchronize()
+    for _ in range(2):
+        with pytest.raises(type(error)) as caught:
+            buffer.to_numpy()
+        assert caught.value.args == error.args and str(caught.value) == str(error)
+        assert getattr(caught.value, "place", None) == getattr(error, "place", None)
+
+
+def test_a_refused_copy_leaves_nothing_behind():
+    first, second, third = (DeviceQueue(CPU()) for _ in range(3))
+    target, source = (Buffer(DType.uint8, (8,), first) for _ in range(2))
+    InferenceSession.debug.queue_order = True
+    try:
+        second.enqueue_cpu_function(int)
+        target._record_use(second, False)
+        with pytest.raises(RuntimeError, match="have no order between them"):
+            target.inplace_copy_from(source)
+        third.enqueue_cpu_function(int)
+        source._record_use(third, True)
+    finally:
+        InferenceSession.debug.reset()
+    for queue in (first, second, third):
+        queue.synchronize()
 
 
 def test_polling_a_failed_event_does_not_lengthen_its_traceback(queue):
