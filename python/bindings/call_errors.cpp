@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "bindings.h"
+#include "casters.h"
+#include "kiln/support/error.h"
 
 namespace kiln::python {
 namespace {
@@ -60,8 +62,19 @@ bool take_argument_error() {
   return true;
 }
 
+/// An object whose class was made without its `__init__` holds nothing; no signature takes it.
+void check_ready(const std::string& name, PyObject* const* arguments, std::size_t count) {
+  if (name.ends_with(".__init__")) return;
+  for (std::size_t i = 0; i < count; ++i)
+    if (nb::inst_check(arguments[i]) && !nb::inst_ready(arguments[i]))
+      throw TypeError(name + " was given an object of " + type_text(nb::handle(arguments[i])) +
+                      " that was made without __init__ and so holds nothing. The __init__ of a "
+                      "subclass calls super().__init__ before anything else.");
+}
+
 void explain(PyObject* function, PyObject* const* arguments, std::size_t count,
              PyObject* keywords) {
+  check_ready(names()[function], arguments, count);
   nb::list positional;
   for (std::size_t i = 0; i < count; ++i) positional.append(nb::handle(arguments[i]));
   nb::dict named;

@@ -353,7 +353,9 @@ The same memory as another element type; without `shape` the last axis is resize
 
 }  // namespace
 
-bool is_buffer(nb::handle object) { return nb::isinstance<Buffer>(object); }
+bool is_buffer(nb::handle object) {
+  return nb::isinstance<Buffer>(object) && nb::inst_ready(object);
+}
 nb::object make_buffer(Buffer buffer) { return nb::cast(std::move(buffer)); }
 
 nb::tuple make_tuple_of(const Shape& shape) {

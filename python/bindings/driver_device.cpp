@@ -153,7 +153,9 @@ void bind_specs(nb::module_& m) {
 
 }  // namespace
 
-bool is_device(nb::handle object) { return nb::isinstance<DeviceObject>(object); }
+bool is_device(nb::handle object) {
+  return nb::isinstance<DeviceObject>(object) && nb::inst_ready(object);
+}
 
 PyObject* device_object(const Device& device) {
   auto& objects = device_objects();

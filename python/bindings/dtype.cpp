@@ -21,7 +21,7 @@ constexpr std::array kMembers = {
     DType::float8_e4m3fnuz, DType::float8_e5m2,    DType::float8_e5m2fnuz,
     DType::float4_e2m1fn};
 
-// Borrowed from the class, which holds every member as an attribute.
+// One reference each for the life of the process: attributes of the class may be replaced.
 std::array<PyObject*, 256> members = {};
 PyObject* dtype_class = nullptr;
 
@@ -136,7 +136,8 @@ std::string type_text(nb::handle object) { return repr_of(object.type()); }
 PyObject* dtype_object(DType dtype) { return members[dtype.code()]; }
 
 bool is_dtype(nb::handle object) {
-  return reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) == dtype_class;
+  return reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) == dtype_class &&
+         nb::inst_ready(object);
 }
 
 nb::object dtype_to_numpy(DType d) {
@@ -183,7 +184,7 @@ The type of one tensor element.
   const auto define = [&](DType d) {
     nb::object member = nb::cast(DTypeObject{d});
     cls.attr(std::string(d.name()).c_str()) = member;
-    members[d.code()] = member.ptr();
+    members[d.code()] = member.inc_ref().ptr();
   };
   for (DType d : kMembers) define(d);
 

@@ -39,7 +39,8 @@ class _Signature(NamedTuple):
     text: str
     parameters: list[_Parameter]
     positional: int
-    takes_more: bool
+    more_positional: bool  # *args
+    more_keywords: bool  # **kwargs
 
 
 def _split(text: str, separator: str) -> Iterator[str]:
@@ -56,21 +57,21 @@ def _split(text: str, separator: str) -> Iterator[str]:
 
 def _parse(text: str, defaults: tuple[Any, ...], name: str, skip_self: bool) -> _Signature:
     inside = text[text.index("(") + 1 : text.rindex(")", 0, (text + " ->").index(" ->"))]
-    shown, parameters, positional, takes_more = [], [], None, False
+    shown, parameters, positional, more = [], [], None, set()
     for index, part in enumerate(_split(inside, ",")):
         if index == 0 and skip_self:
             continue
         label = re.sub(r"= \\(\d+)", lambda m: f"= {defaults[int(m[1])]!r}", part)
         shown.append(re.sub(r"\bkiln\.(?:_core\.)?(?:\w+\.)*", "", label).replace("collections.abc.", ""))
         if part in ("*", "/") or part.startswith("*"):
-            takes_more |= part not in ("*", "/")
+            more.add("**" if part.startswith("**") else "*args" if part not in ("*", "/") else part)
             positional = len(parameters) if part != "/" and positional is None else positional
             continue
         declared, _, default = part.partition(" = ")
         argument, _, annotation = declared.partition(": ")
         parameters.append(_Parameter(argument, annotation, not default))
     count = len(parameters) if positional is None else positional
-    return _Signature(f"{name}({', '.join(shown)})", parameters, count, takes_more)
+    return _Signature(f"{name}({', '.join(shown)})", parameters, count, "*args" in more, "**" in more)
 
 
 def _fits(value: Any, annotation: str) -> bool | None:
@@ -112,19 +113,18 @@ def _given(value: Any) -> str:
 def _reason(signature: _Signature, args: list[Any], kwargs: Mapping[str, Any]) -> tuple[int, str]:
     """What is wrong with the call by one signature, and how close the call came."""
     names = [p.name for p in signature.parameters]
-    if len(args) > signature.positional and not signature.takes_more:
+    by_position = names[: min(len(args), signature.positional)]
+    if len(args) > signature.positional and not signature.more_positional:
         plural = "" if signature.positional == 1 else "s"
-        return 0, (
-            f"takes at most {signature.positional} positional argument{plural}, but {len(args)} were given"
-            if signature.positional
-            else f"takes no positional arguments, but {len(args)} were given"
-        )
+        most = f"at most {signature.positional}" if signature.positional else "no"
+        given = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
+        return 0, f"takes {most} positional argument{plural}, but {given}"
     for name in kwargs:
-        if name not in names and not signature.takes_more:
+        if name not in names and not signature.more_keywords:
             return 0, f"has no argument {name!r}"
-        if name in names[: len(args)]:
+        if name in by_position:
             return 0, f"got argument {name!r} twice"
-    bound = {**dict(zip(names, args, strict=False)), **kwargs}
+    bound = {**dict(zip(by_position, args, strict=False)), **kwargs}
     for parameter in signature.parameters:
         if parameter.required and parameter.name not in bound:
             return 0, f"needs argument {parameter.name!r}"
@@ -188,4 +188,8 @@ def _sentence(path: str, function: Any, args: list[Any], kwargs: Mapping[str, An
             wrong = f"the argument must be {types}, not {_given(args[0])}"
             return f"{name}: {wrong}. It is called as {_joined(signatures)}."
     _, reason = max((_reason(s, args, kwargs) for s in signatures), key=lambda found: found[0])
+    known = {p.name for s in signatures for p in s.parameters}
+    if reason.startswith("has no argument") and known.issuperset(kwargs):
+        names = ", ".join(repr(name) for name in kwargs)
+        reason = f"no form of it takes the arguments {names} together"
     return f"{name}: {reason}. It is called as {_joined(signatures)}."

@@ -9,6 +9,7 @@ from kiln.driver import (
     Accelerator,
     Buffer,
     Device,
+    DeviceQueue,
     DeviceSpec,
     calculate_virtual_device_count,
     calculate_virtual_device_count_from_cli,
@@ -51,6 +52,18 @@ BAD_CALLS = {
     "twice": (lambda x: ops.sum(x, x=x), "ops.sum: got argument 'x' twice"),
     "method": (lambda x: x.cast("f32"), "TensorValue.cast: argument 'dtype' must be DType, not 'f32'"),
     "element": (lambda x: x.permute([0, "a"]), "TensorValue.permute: argument 'dims' must be Sequence"),
+    "keyword beside any number of arguments": (
+        lambda x: ops.call(Graph("s"), x, foo=1),
+        "ops.call: has no argument 'foo'",
+    ),
+    "wrong keyword": (
+        lambda x: ops.call(Graph("s"), x, prefix=5),
+        "ops.call: argument 'prefix' must be str, not 5 of type int",
+    ),
+    "overloads mixed": (
+        lambda x: Buffer(dtype=DType.int8, shape=(1,), device=CPU(), stream=DeviceQueue(CPU())),
+        "Buffer: no form of it takes the arguments 'dtype', 'shape', 'device', 'stream' together",
+    ),
     "an overload by its types": (
         lambda x: Buffer("f32", [2]),
         "Buffer: argument 'dtype' must be DType, not 'f32' of type str",
@@ -230,3 +243,35 @@ def test_a_region_returns_tensors(result):
                 call()
         with pytest.raises(TypeError, match="'(bool|float|str|int|object)'"):
             Graph("h", forward=lambda: result)
+
+
+class Forgetful(Buffer):
+    def __init__(self):
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:nanobind:RuntimeWarning")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Forgetful().shape,
+        lambda: Forgetful().copy(),
+        lambda: Buffer(DType.int8, (1,)).inplace_copy_from(Buffer.__new__(Buffer)),
+        lambda: repr(DType.__new__(DType)),
+    ],
+)
+def test_an_object_made_without_its_init(call):
+    with pytest.raises(TypeError, match="was made without __init__ and so holds nothing"):
+        call()
+
+
+def test_members_of_dtype_outlive_their_names():
+    first = DType.int8
+    try:
+        DType.int8 = DType.int16
+        del first
+        assert DType("si8").size_in_bytes == 1
+        assert Buffer(DType("si8"), (3,)).dtype.name == "int8"
+    finally:
+        DType.int8 = DType("si8")
+    assert DType.int8.size_in_bytes == 1
