@@ -117,6 +117,7 @@ class Compilation {
     std::vector<graph::Type> results;
     for (const ir::Value* result : graph.terminator()->operands) results.push_back(result->type);
     inline_calls(graph);
+    check_device_graph(graph);
     size_ranges(graph);
     write_graphs(graph.name + ".inlined");
     if (!options_.nan_check) find_attention(graph);

@@ -221,7 +221,7 @@ void Builder::build_op(const ir::Op& op) {
   for (const auto& result : op.results) {
     if (!is_tensor(result.get()) || !roots_.count(result.get())) continue;
     build_root(op, result.get());
-    if (nan_check_) check_numbers(op, result.get());
+    if (checks_numbers(op)) check_numbers(op, result.get());
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "compiler/kernels/builder.h"
 #include "compiler/kernels/op_traits.h"
+#include "compiler/passes/passes.h"
 
 namespace kiln::compiler {
 
@@ -166,6 +167,11 @@ class Builder {
   void build_store_slice(const ir::Op& op);
   void build_print(const ir::Op& op);
   /// Ends the call when a stored value has NaN or infinite elements.
+  /// Whether results of the op are checked for NaN and infinity. What an op of the user's was made
+  /// of is not, but for the last of it.
+  bool checks_numbers(const ir::Op& op) const {
+    return nan_check_ && (!op.has_attribute(kExpandedFrom) || op.has_attribute(kExpansionResult));
+  }
   void check_numbers(const ir::Op& op, const ir::Value* value);
   std::vector<const ir::Value*> yielded(const ir::Block& region);
   /// Builds the ops of a region into `steps`.

@@ -56,7 +56,8 @@ void Builder::decide(const ir::Value* value) {
   }
   if (is_leaf(kind) || value->producer->has_attribute(kInsideAttention)) return;
   if (is_view(kind)) return limit_chain(value);
-  if (nan_check_ && value->type.tensor().dtype.is_float()) roots_.insert(value);
+  if (checks_numbers(*value->producer) && value->type.tensor().dtype.is_float())
+    roots_.insert(value);
   bool one_element = value->type.tensor().shape.num_elements() == Dim(1);
   if (is_anchor(kind) || reads > (one_element ? kManyReads : 1)) roots_.insert(value);
   limit_chain(value);

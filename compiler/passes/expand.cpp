@@ -36,6 +36,7 @@ class Expander {
         block_.ops.push_back(std::move(op));
         continue;
       }
+      mark_result(result);
       renamed_[op->result()] = result;
       retired.push_back(std::move(op));
     }
@@ -65,6 +66,18 @@ class Expander {
                                origin_->location);
     op->attributes[std::string(kExpandedFrom)] = std::string(graph::to_string(origin_->kind));
     return op->result();
+  }
+
+  static void mark_result(const ir::Value* value) {
+    while (value->producer && value->producer->has_attribute(kExpandedFrom)) {
+      ir::Op& op = *value->producer;
+      if (op.kind != OpKind::reshape && op.kind != OpKind::permute && op.kind != OpKind::squeeze &&
+          op.kind != OpKind::unsqueeze) {
+        op.attributes[std::string(kExpansionResult)] = true;
+        return;
+      }
+      value = op.operand(0);
+    }
   }
 
   ir::Value* number(double value, DType dtype) {

@@ -11,11 +11,18 @@ namespace kiln::compiler {
 /// The attribute that tells from which op of the user's an op was made, such as "layer_norm".
 inline constexpr std::string_view kExpandedFrom = "expanded_from";
 
+/// Of such ops, the attribute of the one whose result is that of the user's op but for its shape.
+inline constexpr std::string_view kExpansionResult = "expansion_result";
+
 /// What the user calls an op: the name of the one that it was made from, or its own.
 std::string_view user_name(const graph::ir::Op& op);
 
 /// Replaces calls of subgraphs by the ops of the callee. A symbol that nothing defines: ValueError.
 void inline_calls(graph::ir::Graph& graph);
+
+/// Checks that a graph that promises so runs on one accelerator alone. An op that does not:
+/// RuntimeError.
+void check_device_graph(const graph::ir::Graph& graph);
 
 /// Attributes of a product that is an attention, and of the ops it takes in.
 inline constexpr std::string_view kAttention = "attention";

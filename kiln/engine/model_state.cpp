@@ -126,12 +126,15 @@ void ModelState::load(const WeightsRegistry& registry) {
     call.prepared_by = &set->prepared;
     init(&call);
   }
+  // The old weights go without the lock: to drop one may run code that waits for a call.
+  std::vector<std::unique_ptr<Workspace>> idle;  // they hold them, too
+  std::unique_ptr<Workspace> spare;
+  std::shared_ptr<const WeightSet> weights = std::move(set);
   const std::lock_guard lock(mutex_);
-  weights_ = std::move(set);
+  weights_.swap(weights);
   generation_.fetch_add(1, std::memory_order_release);
-  // Idle workspaces hold the old weights.
-  more_.clear();
-  delete spare_.exchange(nullptr);
+  idle.swap(more_);
+  spare.reset(spare_.exchange(nullptr));
 }
 
 // ---- workspaces --------------------------------------------------------------------------------
@@ -141,6 +144,7 @@ std::unique_ptr<Workspace> ModelState::take_workspace() {
   if (workspace != nullptr && workspace->generation == generation_.load(std::memory_order_acquire))
       [[likely]]
     return workspace;
+  std::shared_ptr<const WeightSet> old;  // dropped without the lock
   const std::lock_guard lock(mutex_);
   if (workspace == nullptr && !more_.empty()) {
     workspace = std::move(more_.back());
@@ -151,7 +155,7 @@ std::unique_ptr<Workspace> ModelState::take_workspace() {
     workspace->symbols.resize(graph->symbols.size());
     workspace->inputs.resize(inputs.size());
   }
-  workspace->weights = weights_;
+  old = std::exchange(workspace->weights, weights_);
   workspace->generation = generation_.load(std::memory_order_relaxed);
   return workspace;
 }

@@ -132,9 +132,21 @@ void bind_engine_compiled(nb::module_& m) {
       .def("__await__",
            [](nb::handle_t<CompiledModel> self) {
              nb::object loop = nb::module_::import_("asyncio").attr("get_running_loop")();
-             nb::object future = loop.attr("run_in_executor")(nb::none(), self.attr("wait"));
+             nb::object result = nb::borrow(self);
+             nb::object wait = nb::cpp_function([result] {
+               {
+                 const auto& compiled = *nb::inst_ptr<CompiledModel>(result);
+                 ReleaseGil release;
+                 compiled.wait();
+               }
+               return result;
+             });
+             nb::object future = loop.attr("run_in_executor")(nb::none(), wait);
              return nb::object(future.attr("__await__")());
-           })
+           },
+           nb::sig("def __await__(self) -> "
+                   "collections.abc.Generator[typing.Any, typing.Any, CompiledModel]"),
+           "Itself, once the compile is over; raises what it failed with.")
       .def("__repr__", &CompiledModel::repr);
   m.def("read", &read, nb::arg("source"),
         "Reads a MEF from a path or a binary stream; RuntimeError for unreadable content.");

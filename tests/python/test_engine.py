@@ -12,6 +12,7 @@ import threading
 import ml_dtypes
 import numpy as np
 import pytest
+from processes import run
 
 from kiln.driver import CPU, Buffer, DeviceQueue, trace
 from kiln.dtype import DType
@@ -494,6 +495,64 @@ def test_nan_check(session):
     assert model(ones(3))[0].to_numpy().tolist() == [0, 0, 0]
     with pytest.raises(RuntimeError, match="log"):
         model(-ones(3))
+
+
+@pytest.mark.parametrize("row, counts", [([-np.inf, 0, 1], None), ([-np.inf] * 3, "3 NaN and 0 Inf")])
+def test_nan_check_asks_what_an_op_gives_and_not_what_it_is_made_of(session, row, counts):
+    InferenceSession.debug.nan_check = True
+    try:
+        model = session.load(Graph("g", lambda x: ops.softmax(x.tensor), [tensor(1, 3)]))
+    finally:
+        InferenceSession.debug.reset()
+    x = np.array([row], np.float32)
+    if counts is None:
+        expected = np.exp(x[0, 1:]) / np.exp(x[0, 1:]).sum()
+        assert np.allclose(model(x)[0].to_numpy(), [[0, *expected]])
+    else:
+        with pytest.raises(RuntimeError, match=f"'softmax' has {counts}"):
+            model(x)
+
+
+def test_reload_beside_calls():
+    # The weights that reload drops are freed with the GIL, which calls have while they wait.
+    program = """
+        import threading
+        import numpy as np
+        from kiln.driver import CPU
+        from kiln.dtype import DType
+        from kiln.engine import InferenceSession
+        from kiln.graph import Graph, Weight
+        with Graph("g") as g:
+            g.output(Weight("w", DType.float32, [1000], CPU()) * 1.0)
+        weights = lambda i: {"w": np.full(1000, i, np.float32)}
+        model = InferenceSession().load(g, weights_registry=weights(0))
+        seen, stop = set(), False
+        def run():
+            while not stop:
+                seen.add(tuple(np.unique(model.execute()[0].to_numpy())))
+        threads = [threading.Thread(target=run) for _ in range(3)]
+        for t in threads: t.start()
+        for i in range(2000): model.reload(weights(i))
+        stop = True
+        for t in threads: t.join()
+        print(all(len(values) == 1 for values in seen), model.execute()[0].to_numpy()[0])
+    """
+    assert run(program) == ["True 1999.0"]
+
+
+def test_a_device_graph_names_the_first_op_elsewhere(session):
+    graph = Graph("d", lambda x: ops.exp(x.tensor) + 1, [tensor(2)], is_device_graph=True)
+    with pytest.raises(RuntimeError, match="'d' was made with is_device_graph, .* op 'exp' works on cpu:0"):
+        session.compile(graph)
+
+
+def test_await_gives_the_compiled_model(session):
+    compiled = session.compile_async(Graph("g", lambda x: x.tensor + 1, [tensor(2)]))
+
+    async def wait():
+        return await compiled
+
+    assert asyncio.run(wait()) is compiled
 
 
 def test_print(session, capfd):
