@@ -105,8 +105,10 @@ std::string real_text(double value) {
 }
 
 std::optional<double> parse_real(std::string_view text) {
-  if (auto bits = parse_nan(text)) return std::bit_cast<double>(*bits);
-  return parse_number<double>(text);
+  const auto bits = parse_nan(text);
+  if (!bits) return parse_number<double>(text);
+  const auto value = std::bit_cast<double>(*bits);
+  return std::isnan(value) ? std::optional(value) : std::nullopt;
 }
 
 double element_to_double(DType dtype, const std::byte* element) {
@@ -160,8 +162,10 @@ bool parse_element(DType dtype, std::string_view text, std::byte* element) {
       store(element, *value);
     } else {
       if (auto bits = parse_nan(text)) {
+        // Bits that the type lacks, or that are a number's, would be read as something else.
+        if (sizeof(T) < sizeof(*bits) && *bits >> (8 * sizeof(T) % 64) != 0) return false;
         std::memcpy(element, &*bits, sizeof(T));
-        return true;
+        return std::isnan(static_cast<double>(load<T>(element)));
       }
       using Number = std::conditional_t<std::is_same_v<T, float>, float, double>;
       auto value = parse_number<Number>(text);

@@ -46,6 +46,9 @@ void check_name(std::string_view what, std::string_view name);
 std::optional<Dim> range_length(const ir::Attribute& start, const ir::Attribute& stop,
                                 const ir::Attribute& step, DType dtype);
 
+/// How deep regions of control flow may lie in each other.
+inline constexpr int kDeepestRegions = 200;
+
 /// A type that takes more bits than int64 can count, whatever its symbols are and an axis of size 0
 /// aside: ValueError, since steps between elements would wrap. `what` is what has the type, such as
 /// "The result of 'pad'".

@@ -191,7 +191,7 @@ class Parser : AttributeParser {
     std::vector<std::unique_ptr<Block>> regions;
     const bool loop = kind == OpKind::while_loop;
     if (!loop && kind != OpKind::cond) return regions;
-    if (++depth_ > 200) lex_.fail("regions are nested too deeply");
+    if (++depth_ > kDeepestRegions) lex_.fail("regions are nested too deeply");
     for (const char* keyword : {loop ? "cond" : "then", loop ? "do" : "else"}) {
       lex_.expect(keyword);
       auto block = std::make_unique<Block>();
@@ -339,7 +339,7 @@ class Parser : AttributeParser {
       else if (name == "result_names")
         graph.result_names = parse_names(at, name, results);
       else if (name == "strict_device_placement")
-        graph.strict_device_placement = lex_.string();
+        graph.strict_device_placement = parse_placement();
       else if (name == "kernel_libraries")
         graph.kernel_libraries = parse_strings();
       else if (name == "is_device_graph")
@@ -350,6 +350,16 @@ class Parser : AttributeParser {
     lex_.expect("}");
   }
 
+  std::string parse_placement() {
+    const std::size_t at = lex_.position();
+    std::string policy = lex_.string();
+    if (policy != "ignore" && policy != "warn" && policy != "error")
+      lex_.fail_at(at, format("strict_device_placement is \"ignore\", \"warn\" or \"error\", "
+                              "not \"{}\"",
+                              policy));
+    return policy;
+  }
+
   void check_call(const Module& module, const PendingCall& call) {
     const auto& name = call.op->attribute<std::string>("callee");
     const Graph* callee = module.find(name);
@@ -358,6 +368,30 @@ class Parser : AttributeParser {
       lex_.fail_at(call.position,
                    format("Expected {} args to call to {}, got {}.", callee->body->arguments.size(),
                           name, call.op->operands.size()));
+    Substitution symbols;
+    const auto check = [&](const char* what, std::size_t i, const Type& formal,
+                           const Type& actual) {
+      const Type expected = substitute(formal, symbols);
+      if (expected != actual)
+        lex_.fail_at(call.position, format("{} {} of the call to {} has the wrong type: expected "
+                                           "{}, got {}",
+                                           what, i, name, expected.to_text(), actual.to_text()));
+    };
+    const auto& arguments = callee->body->arguments;
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      bind_symbols(arguments[i]->type, call.op->operand(i)->type, symbols);
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      check("Argument", i, arguments[i]->type, call.op->operand(i)->type);
+    const Op* end = callee->terminator();
+    if (!end) return;
+    if (end->operands.size() != call.op->results.size())
+      lex_.fail_at(call.position, format("The call to {} has {} results, but the graph gives {}.",
+                                         name, call.op->results.size(), end->operands.size()));
+    // Sizes that only the callee knows have names of their own in its caller.
+    for (std::size_t i = 0; i < end->operands.size(); ++i)
+      bind_symbols(end->operand(i)->type, call.op->result(i)->type, symbols);
+    for (std::size_t i = 0; i < end->operands.size(); ++i)
+      check("Result", i, end->operand(i)->type, call.op->result(i)->type);
   }
 
   std::vector<std::unordered_map<std::string, Value*>> scopes_;

@@ -7,6 +7,7 @@
 
 #include "kiln/graph/ir.h"
 #include "kiln/support/error.h"
+#include "kiln/support/format.h"
 
 namespace kiln::graph {
 namespace {
@@ -199,6 +200,9 @@ TEST(Text, RejectsWithLineAndColumn) {
   expect("    %0 = kiln.exp(%input0) : tensor<[n, 5], f32>\n", "4:10", "tensor<[n, 4], f32>");
   expect("    %0 = kiln.exp(%input0) : tensor<[n // 0, 5], f32>\n", "4:40", "zero");
   expect("    %0 = kiln.constant() {value = dense<[300]>} : tensor<[1], si8>\n", "4:35", "300");
+  for (const char* nan : {"nan:0x7ff8000000000000", "nan:0x3f800000", "nan:0x7f800000"})
+    expect(format("    %0 = kiln.constant() {{value = dense<[{}]>}} : tensor<[1], f32>\n", nan),
+           "4:35", nan);
   expect("    kiln.output()\n    kiln.output()\n", "5:5", "no op may follow");
   expect("    kiln.yield()\n", "4:5", "does not belong here");
   expect(
@@ -221,6 +225,31 @@ TEST(Text, RejectsWithLineAndColumn) {
               ThrowsMessage<ValueError>(HasSubstr("1:21: the text has format version 2")));
   EXPECT_THROW(ir::parse(""), ValueError);
   EXPECT_THROW(ir::parse("kiln.module version 1 {"), ValueError);
+}
+
+TEST(Text, CallsHaveTheTypesOfTheirCallee) {
+  const auto with = [](const std::string& argument, const std::string& result) {
+    return "kiln.module version 1 {\n  kiln.graph @g(%x: " + argument + ") -> (" + result +
+           ") params [n] {} {\n    %0 = kiln.call @f(%x) {prefix = \"\"} : " + result +
+           "\n    kiln.output(%0)\n  }\n  kiln.graph @f(%x: tensor<[k, 4], f32>) -> "
+           "(tensor<[k, 4], f32>) subgraph params [k] {} {\n    kiln.output(%x)\n  }\n}\n";
+  };
+  EXPECT_NO_THROW(ir::parse(with("tensor<[n, 4], f32>", "tensor<[n, 4], f32>")));
+  EXPECT_THAT([&] { ir::parse(with("tensor<[n, 4], f32>", "tensor<[n, 5], f32>"), "f"); },
+              ThrowsMessage<ValueError>(AllOf(HasSubstr("f:3:10: Result 0 of the call to f"),
+                                              HasSubstr("expected tensor<[n, 4], f32>"))));
+  EXPECT_THAT([&] { ir::parse(with("tensor<[n, 5], f32>", "tensor<[n, 5], f32>"), "f"); },
+              ThrowsMessage<ValueError>(HasSubstr("f:3:10: Argument 0 of the call to f")));
+}
+
+TEST(Text, PlacementPoliciesAreThree) {
+  const auto with = [](const std::string& policy) {
+    return "kiln.module version 1 {\n  kiln.graph @g() -> () {strict_device_placement = \"" +
+           policy + "\"} {\n    kiln.output()\n  }\n}\n";
+  };
+  EXPECT_NO_THROW(ir::parse(with("error")));
+  EXPECT_THAT([&] { ir::parse(with("foo"), "f"); },
+              ThrowsMessage<ValueError>(HasSubstr("\"foo\"")));
 }
 
 TEST(Text, SymbolsHaveASizeBeforeTheyAreUsed) {

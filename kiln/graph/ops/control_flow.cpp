@@ -1,6 +1,7 @@
 #include "kiln/graph/ops/control_flow.h"
 
 #include "kiln/graph/current_graph.h"
+#include "kiln/graph/infer.h"
 #include "kiln/graph/location.h"
 #include "kiln/graph/op_info.h"
 #include "kiln/graph/promotion.h"
@@ -137,11 +138,24 @@ std::vector<Value> finish(d::GraphState& graph, ir::Op* op, std::vector<Region> 
 
 }  // namespace
 
+namespace {
+
+void check_depth(const d::GraphState& graph) {
+  if (graph.blocks.size() > kDeepestRegions)
+    throw ValueError(
+        format("Control flow in graph '{}' lies more than {} levels deep; move inner parts to "
+               "subgraphs or write a loop.",
+               graph.name, kDeepestRegions));
+}
+
+}  // namespace
+
 std::vector<Value> cond(const TensorValueLike& pred, const std::vector<Type>& out_types,
                         const RegionFunction& then_fn, const RegionFunction& else_fn) {
   LocationScope at(pred.location());
   TensorValue predicate = strong(pred, "The predicate of ops.cond");
   auto& graph = *d::current_graph();
+  check_depth(graph);
   // Checked first, since a function that records a region may have effects of its own.
   ir::infer_types(OpKind::cond, {d::operand_of(graph, predicate)}, {}, {});
   std::vector<Region> regions;
@@ -176,6 +190,7 @@ std::vector<Value> while_loop(const std::vector<TensorValueLike>& initial_values
     types.push_back(operands.back().type());
   }
   auto& graph = *d::current_graph();
+  check_depth(graph);
   std::vector<Region> regions;
   for (int i = 0; i < 2; ++i) regions.emplace_back(graph);
   std::vector<Chains> arguments(2);  // the chain arguments of each region
