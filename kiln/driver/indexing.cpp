@@ -1,4 +1,5 @@
 #include <cstring>
+#include <limits>
 
 #include "kiln/driver/buffer.h"
 #include "kiln/driver/storage.h"
@@ -152,6 +153,7 @@ Buffer Buffer::view(DType new_dtype, const std::optional<Shape>& new_shape) cons
           format("Buffer.view: a buffer of shape {} and strides {} is not contiguous, "
                  "so it cannot take the shape {}. Take contiguous() first.",
                  shape().to_string(), strides().to_string(), new_shape->to_string()));
+    check_rank(*new_shape);
     const std::int64_t count = kiln::num_elements(*new_shape);
     const auto bits = [](std::int64_t elements, int width) {
       return static_cast<__int128>(elements) * width;
@@ -189,21 +191,20 @@ Buffer Buffer::view(DType new_dtype, const std::optional<Shape>& new_shape) cons
     throw ValueError(format("Buffer.view: {} elements of {} are no whole number of {} elements.",
                             extent, dtype().name(), new_dtype.name()));
   refuse_half_byte();
-  std::int64_t count = 0;
-  if (__builtin_mul_overflow(extent, old_bits, &count))
-    count = extent / new_bits * old_bits;
-  else
-    count /= new_bits;
-  window->shape[last] = count;
+  const __int128 count = static_cast<__int128>(extent) * old_bits / new_bits;
+  if (count > std::numeric_limits<std::int64_t>::max())
+    throw ValueError(format("Buffer.view: {} elements of {} would be more than 2^63 - 1 of {}.",
+                            extent, dtype().name(), new_dtype.name()));
+  window->shape[last] = static_cast<std::int64_t>(count);
   window->strides[last] = 1;
   for (std::size_t axis = 0; axis < last; ++axis) {
-    const std::int64_t bits = strides()[axis] * old_bits;
+    const __int128 bits = static_cast<__int128>(strides()[axis]) * old_bits;
     if (bits % new_bits != 0 && shape()[axis] > 1 && !empty)
       throw ValueError(
           format("Buffer.view: axis {} has a step of {} elements of {}, which is no "
                  "whole number of {} elements.",
                  axis, strides()[axis], dtype().name(), new_dtype.name()));
-    window->strides[axis] = bits / new_bits;
+    window->strides[axis] = static_cast<std::int64_t>(bits / new_bits);
   }
   window->num_elements = kiln::num_elements(window->shape);
   window->contiguous = is_row_major(window->shape, window->strides);

@@ -15,8 +15,8 @@ inline bool enabled() { return kiln::detail::queue_order.load(std::memory_order_
 /// `buffer`. An earlier use that has no order with it: RuntimeError naming both.
 void use(const Buffer& buffer, QueueBackend& queue, std::uint64_t value, bool write,
          const char* operation);
-/// The work that `queue` gets next copies from `source` to `destination`; it waits for `source_end`,
-/// the end of the source's queue. As `use` of both, or of none.
+/// The work that `queue` gets next copies from `source` to `destination`; it waits for
+/// `source_end`, the end of the source's queue. As `use` of both, or of none.
 void copy(const Buffer& destination, const Buffer& source, QueueBackend& queue,
           const Point& source_end);
 /// Work given to `queue` from now on comes after `point`.

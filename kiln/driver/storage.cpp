@@ -373,6 +373,12 @@ void ref_release(Storage* storage) noexcept {
     });
 }
 
+void check_rank(const Shape& shape) {
+  if (shape.size() > kMaxDims) [[unlikely]]
+    throw ValueError(format("A buffer has at most {} dimensions, but the shape has {}.", kMaxDims,
+                            shape.size()));
+}
+
 namespace detail {
 
 void destroy(BufferState* state) noexcept {
@@ -393,6 +399,7 @@ void destroy(BufferState* state) noexcept {
 
 detail::BufferState* StorageAccess::make_root(DType dtype, const Shape& shape, QueueBackend& queue,
                                               Usage usage) {
+  check_rank(shape);
   const std::int64_t count = kiln::num_elements(shape);
   const std::size_t bytes = bytes_for(dtype, count);
   DeviceBackend& device = queue.device();
@@ -431,6 +438,7 @@ detail::BufferState* StorageAccess::make_root(DType dtype, const Shape& shape, Q
 detail::BufferState* StorageAccess::make_foreign(void* data, DType dtype, const Shape& shape,
                                                  const Shape* strides, QueueBackend& queue,
                                                  std::function<void()> deleter) {
+  check_rank(shape);
   const std::int64_t count = kiln::num_elements(shape);
   const std::size_t bytes = bytes_for(dtype, count);
   // An empty deleter is one, too: the memory is not the pool's.

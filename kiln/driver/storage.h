@@ -15,6 +15,11 @@
 
 namespace kiln::driver {
 
+/// The most dimensions of a buffer, as many as NumPy's arrays have.
+inline constexpr std::size_t kMaxDims = 64;
+/// More dimensions: ValueError.
+void check_rank(const Shape& shape);
+
 /// The memory that a window reaches into, gaps between its elements included.
 struct ByteRange {
   std::uintptr_t begin = 0;

@@ -54,7 +54,10 @@ const Row& row(DType::Code code) {
 
 DType DType::from_code(int code) {
   if (code >= 0 && code < 256 && kRowOfCode[code] != 255) return kRows[kRowOfCode[code]].code;
-  throw ValueError(format("{} is not the code of an element type; see kiln/dtype/dtype.h.", code));
+  throw ValueError(
+      format("{} is not the code of an element type; DType.code gives those there are, such as {} "
+             "for float32.",
+             code, static_cast<int>(DType::float32)));
 }
 
 DType DType::from_name(std::string_view text_name) {

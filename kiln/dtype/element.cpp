@@ -33,9 +33,9 @@ T to_integer(DType dtype, const Scalar& scalar) {
     throw ValueError(format(
         "An integer beyond every float cannot be stored as {}: it is out of range.", dtype.name()));
   if (scalar.is_wide_integer())
-    throw ValueError(
-        format("An integer of about {:.0f} cannot be stored as {}: it is out of range.",
-               scalar.to<double>(), dtype.name()));
+    throw ValueError(format(
+        "An integer beyond 64 bits, about {:.0f}, cannot be stored as {}: it is out of range.",
+        scalar.to<double>(), dtype.name()));
   return std::visit(
       [&](auto value) -> T {
         using V = decltype(value);

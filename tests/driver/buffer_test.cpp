@@ -253,5 +253,20 @@ TEST(Buffer, LivesOnManyThreads) {
   EXPECT_EQ(CPU().trim() > 0, !kAddressSanitizer);
 }
 
+TEST(Buffer, ViewsOfNothingStayWithinTheRangeOfSizes) {
+  const std::int64_t much = std::int64_t{1} << 60;
+  for (DType dtype : {DType::float4_e2m1fn, DType::int8})
+    EXPECT_EQ(Buffer(DType::int64, {0, much / 4}).view(dtype).shape()[1],
+              much / 4 * (64 / dtype.size_in_bits()));
+  EXPECT_THROW((void)Buffer(DType::int64, {0, much}).view(DType::float4_e2m1fn), ValueError);
+  EXPECT_THROW((void)Buffer(DType::int64, {0, much}).view(DType::int8), ValueError);
+}
+
+TEST(Buffer, HasAtMost64Dimensions) {
+  EXPECT_EQ(Buffer(DType::int8, Shape::filled(64, 1)).rank(), 64);
+  EXPECT_THROW(Buffer(DType::int8, Shape::filled(65, 1)), ValueError);
+  EXPECT_THROW((void)Buffer(DType::int8, {1}).view(DType::int8, Shape::filled(65, 1)), ValueError);
+}
+
 }  // namespace
 }  // namespace kiln::driver
