@@ -125,6 +125,13 @@ std::string unused_name(const ir::Module& module, const std::string& name) {
 }
 
 }  // namespace
+
+std::vector<const ir::Graph*> with_callees(const ir::Graph& graph) {
+  std::vector<const ir::Graph*> graphs = {&graph};
+  collect_callees(*graph.body, *graph.module, graphs);
+  return graphs;
+}
+
 }  // namespace detail
 
 using detail::GraphState;
@@ -174,6 +181,7 @@ Graph::Scope::Scope(const Graph& graph) : state_(graph.state()) { detail::push_g
 Graph::Scope::~Scope() { detail::pop_graph(state_.get()); }
 
 Graph Graph::current() { return Graph(detail::current_graph()); }
+bool Graph::has_current() noexcept { return detail::has_current_graph(); }
 
 const std::string& Graph::name() const { return state_->name; }
 Module Graph::module() const { return Module(state_->module); }
@@ -244,7 +252,10 @@ std::vector<Type> Graph::output_types() const {
 
 Graph Graph::add_subgraph(std::string name, SubgraphOptions options) const {
   check_name("graph", name);
-  if (state_->subgraphs.count(name) || name == this->name())
+  if (name == this->name())
+    throw ValueError(format(
+        "'{}' is the name of the graph itself; choose another one for a subgraph of it.", name));
+  if (state_->subgraphs.count(name))
     throw ValueError(format("Graph '{}' already has a subgraph named '{}'; choose another name.",
                             this->name(), name));
   std::string ir_name = detail::unused_name(state_->module->ir, name);
@@ -278,10 +289,8 @@ TensorValue Graph::add_weight(const Weight& weight, const AddWeightOptions& opti
 }
 
 std::unique_ptr<ir::Module> Graph::extract() const {
-  std::vector<const ir::Graph*> graphs = {state_->graph};
-  detail::collect_callees(*state_->graph->body, state_->module->ir, graphs);
   auto module = std::make_unique<ir::Module>();
-  for (const ir::Graph* graph : graphs)
+  for (const ir::Graph* graph : detail::with_callees(*state_->graph))
     module->graphs.push_back(ir::clone_graph(*graph, module.get()));
   return module;
 }
@@ -294,11 +303,9 @@ Graph Graph::copy() const {
   if (state_->blocks.size() > 1)
     throw RuntimeError(
         format("Graph '{}' cannot be copied while one of its regions is being built.", name()));
-  std::vector<const ir::Graph*> graphs = {state_->graph};
-  detail::collect_callees(*state_->graph->body, state_->module->ir, graphs);
   auto module = std::make_shared<detail::ModuleState>();
   std::unordered_map<const ir::Value*, ir::Value*> map;
-  for (const ir::Graph* graph : graphs)
+  for (const ir::Graph* graph : detail::with_callees(*state_->graph))
     module->ir.graphs.push_back(
         ir::clone_graph(*graph, &module->ir, graph == state_->graph ? &map : nullptr));
   std::shared_ptr<GraphState> copy = detail::adopt(module, module->ir.graphs[0].get());

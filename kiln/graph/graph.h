@@ -85,6 +85,7 @@ class Graph {
   [[nodiscard]] Scope enter() const { return Scope(*this); }
   /// The innermost active graph of this thread. None: LookupError.
   static Graph current();
+  static bool has_current() noexcept;
 
   const std::string& name() const;
   Module module() const;

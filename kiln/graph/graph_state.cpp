@@ -70,6 +70,8 @@ std::shared_ptr<GraphState> current_graph_or_null() {
   return active.empty() ? nullptr : active.back();
 }
 
+bool has_current_graph() noexcept { return !active.empty(); }
+
 const std::shared_ptr<GraphState>& current_graph() {
   if (active.empty()) throw LookupError("No graph found");
   return active.back();
@@ -161,29 +163,27 @@ void advance_chain(DeviceRef device, const Value& chain) {
   current_graph()->chain(device) = chain.ir_value();
 }
 
-namespace {
-
-/// Appends to the body and moves the op to the weights at its start, where every region sees it.
-ir::Value* add_weight_op(GraphState& graph, OpKind kind, std::vector<ir::Value*> operands,
-                         ir::Attributes attributes, std::vector<Type> types) {
+ir::Op* prepend_op(GraphState& graph, OpKind kind, std::vector<ir::Value*> operands,
+                   ir::Attributes attributes, std::vector<Type> types) {
   ir::Block& body = *graph.blocks.front();
   ir::Op* op = ir::append_op(body, kind, std::move(operands), std::move(attributes),
                              std::move(types), current_location());
   auto first = body.ops.begin() + static_cast<std::ptrdiff_t>(graph.weights_end);
   std::rotate(first, body.ops.end() - 1, body.ops.end());
   ++graph.weights_end;
-  return op->result();
+  return op;
 }
-
-}  // namespace
 
 ir::Value* external_constant(GraphState& graph, const std::string& name, const TensorType& type,
                              std::int64_t align, bool placeholder) {
   check_open(graph);
-  return add_weight_op(
-      graph, OpKind::constant_external, {},
-      {{"name", name}, {"align", align}, {"device", type.device}, {"placeholder", placeholder}},
-      {type});
+  return prepend_op(graph, OpKind::constant_external, {},
+                    {{"name", name},
+                     {"align", align},
+                     {"device", type.device},
+                     {"placeholder", placeholder}},
+                    {type})
+      ->result();
 }
 
 ir::Value* weight_value(GraphState& graph, const std::shared_ptr<WeightState>& weight,
@@ -211,8 +211,8 @@ ir::Value* weight_value(GraphState& graph, const std::shared_ptr<WeightState>& w
       if (on_host && type.device.is_gpu()) type.device = DeviceRef::CPU();
       value = external_constant(graph, weight->name, type, weight->align, graph.graph->is_subgraph);
       if (type.device != weight->device)
-        value =
-            add_weight_op(graph, OpKind::transfer_to, {value}, {{"device", weight->device}}, {});
+        value = prepend_op(graph, OpKind::transfer_to, {value}, {{"device", weight->device}}, {})
+                    ->result();
     }
     it = graph.weights.find(weight->name);
     it->second = {weight, value};

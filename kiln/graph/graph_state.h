@@ -82,6 +82,10 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
 const std::shared_ptr<GraphState>& current_graph();
 /// The current graph or null.
 std::shared_ptr<GraphState> current_graph_or_null();
+bool has_current_graph() noexcept;
+
+/// The graph and, behind it, those of its module that it calls.
+std::vector<const ir::Graph*> with_callees(const ir::Graph& graph);
 
 /// Makes a graph the current one of this thread, until the matching `pop_graph`. Another thread
 /// builds it: RuntimeError.
@@ -91,6 +95,11 @@ void pop_graph(GraphState* graph) noexcept;
 /// The value of a weight in `graph`, added on first use.
 ir::Value* weight_value(GraphState& graph, const std::shared_ptr<WeightState>& weight,
                         bool on_host = true);
+
+/// Appends an op to the body and moves it behind the weights at its start, where every region sees
+/// it.
+ir::Op* prepend_op(GraphState& graph, OpKind kind, std::vector<ir::Value*> operands,
+                   ir::Attributes attributes, std::vector<Type> types);
 
 /// The value of a shard in the current block of `graph`.
 ir::Value* shard_value(GraphState& graph, const WeightState& shard);

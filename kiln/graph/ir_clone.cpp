@@ -11,12 +11,18 @@ namespace {
 
 class Cloner {
  public:
-  std::unique_ptr<Block> block(const Block& from, Op* parent, Graph* graph) {
+  std::unique_ptr<Block> block(const Block& from, Op* parent, Graph* graph,
+                               const CloneFilter* filter = nullptr) {
     auto to = std::make_unique<Block>();
     to->parent = parent;
     to->graph = graph;
-    for (const auto& argument : from.arguments) to->arguments.push_back(value(*argument, *to));
-    for (const auto& op : from.ops) to->ops.push_back(clone_op(*op, *to));
+    for (const auto& argument : from.arguments) {
+      if (filter && !filter->argument(*argument)) continue;
+      to->arguments.push_back(value(*argument, *to));
+      to->arguments.back()->index = static_cast<std::uint32_t>(to->arguments.size() - 1);
+    }
+    for (const auto& op : from.ops)
+      if (!filter || filter->op(*op)) to->ops.push_back(clone_op(*op, *to));
     return to;
   }
 
@@ -96,7 +102,8 @@ class Verifier {
 }  // namespace
 
 std::unique_ptr<Graph> clone_graph(const Graph& from, Module* module,
-                                   std::unordered_map<const Value*, Value*>* map) {
+                                   std::unordered_map<const Value*, Value*>* map,
+                                   const CloneFilter* filter) {
   auto to = std::make_unique<Graph>();
   to->name = from.name;
   to->module = module;
@@ -108,7 +115,7 @@ std::unique_ptr<Graph> clone_graph(const Graph& from, Module* module,
   to->kernel_libraries = from.kernel_libraries;
   to->is_device_graph = from.is_device_graph;
   Cloner cloner;
-  to->body = cloner.block(*from.body, nullptr, to.get());
+  to->body = cloner.block(*from.body, nullptr, to.get(), filter);
   if (map) *map = std::move(cloner.map);
   return to;
 }

@@ -163,6 +163,10 @@ Scalar whole_part(double value) {
   return value;
 }
 
+bool holds_weak(const Scalar& value, DType dtype) {
+  return value.is_float() ? dtype.is_float() : holds_integer(dtype, value);
+}
+
 void check_weak(const Scalar& value, DType dtype) {
   if (value.is_float() && !dtype.is_float())
     throw ValueError(
@@ -182,12 +186,14 @@ std::string integer_text(const Scalar& value) {
 
 namespace {
 
-TensorValue scalar_constant(const Scalar& value, DType dtype, DeviceRef device) {
+TensorValue scalar_constant(const Scalar& value, DType dtype, DeviceRef device,
+                            NumberSource* source = nullptr) {
   if (dtype == DType::float4_e2m1fn)
     throw TypeError(format("Cannot create a constant of type '{}' since it is a sub-byte type.",
                            dtype.to_string()));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(dtype.size_in_bytes()));
   check_weak(value, dtype);
+  if (source) return source->tensor(dtype, device);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(dtype.size_in_bytes()));
   if (value.is_float())
     double_to_element(dtype, value.to<double>(), bytes.data());
   else
@@ -259,7 +265,7 @@ DType promoted_dtype(std::span<const DType> dtypes) {
 
 TensorValue promote_weak(const TensorValueLike& value, DType dtype, DeviceRef device) {
   if (const auto* scalar = std::get_if<Scalar>(&value.variant()))
-    return scalar_constant(*scalar, dtype, device);
+    return scalar_constant(*scalar, dtype, device, value.number_source());
   if (const auto* array = std::get_if<Array>(&value.variant()))
     return array_constant(*array, dtype, device);
   const auto* dim = std::get_if<Dim>(&value.variant());

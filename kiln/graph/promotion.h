@@ -20,7 +20,9 @@ DType promoted_dtype(std::span<const DType> dtypes);
 /// ValueError.
 TensorValue promote_weak(const TensorValueLike& value, DType dtype, DeviceRef device);
 
-/// Whether a number may stand for an element of `dtype`; if not: ValueError.
+/// Whether a number may stand for an element of `dtype`.
+bool holds_weak(const Scalar& value, DType dtype);
+/// The same as a check: ValueError.
 void check_weak(const Scalar& value, DType dtype);
 /// Whether the integer lies in the range that `dtype` holds exactly; false for floats.
 bool holds_integer(DType dtype, const Scalar& value);

@@ -161,6 +161,16 @@ struct Array {
   std::int64_t num_elements() const;
 };
 
+/// What makes the tensor that a number stands for, once the type it adopts is known and holds it.
+/// Without one it is a constant.
+class NumberSource {
+ public:
+  virtual TensorValue tensor(DType dtype, DeviceRef device) = 0;
+
+ protected:
+  ~NumberSource() = default;
+};
+
 /// What ops take: a tensor, a dim or a shape (strong kinds), or a number or an array (weak kinds,
 /// which adopt the type of the strong operand). Remembers the caller's line.
 class TensorValueLike {
@@ -179,6 +189,9 @@ class TensorValueLike {
       : value_(std::move(array)), location_(location) {}
   TensorValueLike(Scalar scalar, Location location = Location::current())  // NOLINT
       : value_(scalar), location_(location) {}
+  /// A number that `source`, which outlives this object, makes a tensor of.
+  TensorValueLike(Scalar scalar, NumberSource* source, Location location = Location::current())
+      : value_(scalar), location_(location), number_source_(source) {}
   template <typename T>
     requires(std::is_arithmetic_v<T> || kIsFloatFormat<T>)
   TensorValueLike(T number, Location location = Location::current())  // NOLINT
@@ -192,6 +205,8 @@ class TensorValueLike {
   const Variant& variant() const { return value_; }
   const Location& location() const { return location_; }
   const TensorValue* tensor() const { return std::get_if<TensorValue>(&value_); }
+  /// May be null.
+  NumberSource* number_source() const { return number_source_; }
   /// Whether it is a number, an array or a static dim.
   bool is_weak() const;
   /// For messages.
@@ -200,6 +215,7 @@ class TensorValueLike {
  private:
   Variant value_;
   Location location_;
+  NumberSource* number_source_ = nullptr;
 };
 
 /// A value only custom kernels understand.

@@ -19,6 +19,9 @@ PyObject* add_exception(nb::module_& scope, const char* name, PyObject* base, co
 /// Teaches nanobind to raise the Python class of each kiln exception; adds the classes that are not
 /// built in to `core`.
 void bind_errors(nb::module_& core);
+/// The translators of nanobind's functions, for one that is called by Python itself: sets the error
+/// for the exception that is being handled, and returns null.
+PyObject* raise_current_exception();
 void bind_dtype(nb::module_& core);
 void bind_driver_device(nb::module_& driver);
 void bind_driver_queue(nb::module_& driver);
@@ -47,6 +50,9 @@ void bind_ops_control_flow(nb::module_& ops);
 void bind_engine(nb::module_& engine);
 void bind_weights(nb::module_& weights);
 void bind_experimental_sharding(nb::module_& experimental);
+void bind_experimental_tensor(nb::module_& experimental);
+/// Lifts every op that is bound by then.
+void bind_experimental_functional(nb::module_& functional, nb::module_& ops);
 /// Last: gives every function bound by then sentences for arguments that do not fit.
 void bind_call_errors(nb::module_& core);
 

@@ -129,24 +129,25 @@ void bind_engine_compiled(nb::module_& m) {
       .def("wait", &CompiledModel::wait, nb::call_guard<ReleaseGil>(),
            "Blocks until the compile is over and raises what it failed with.")
       .def("done", &CompiledModel::done, "Whether the compile is over, well or not.")
-      .def("__await__",
-           [](nb::handle_t<CompiledModel> self) {
-             nb::object loop = nb::module_::import_("asyncio").attr("get_running_loop")();
-             nb::object result = nb::borrow(self);
-             nb::object wait = nb::cpp_function([result] {
-               {
-                 const auto& compiled = *nb::inst_ptr<CompiledModel>(result);
-                 ReleaseGil release;
-                 compiled.wait();
-               }
-               return result;
-             });
-             nb::object future = loop.attr("run_in_executor")(nb::none(), wait);
-             return nb::object(future.attr("__await__")());
-           },
-           nb::sig("def __await__(self) -> "
-                   "collections.abc.Generator[typing.Any, typing.Any, CompiledModel]"),
-           "Itself, once the compile is over; raises what it failed with.")
+      .def(
+          "__await__",
+          [](nb::handle_t<CompiledModel> self) {
+            nb::object loop = nb::module_::import_("asyncio").attr("get_running_loop")();
+            nb::object result = nb::borrow(self);
+            nb::object wait = nb::cpp_function([result] {
+              {
+                const auto& compiled = *nb::inst_ptr<CompiledModel>(result);
+                ReleaseGil release;
+                compiled.wait();
+              }
+              return result;
+            });
+            nb::object future = loop.attr("run_in_executor")(nb::none(), wait);
+            return nb::object(future.attr("__await__")());
+          },
+          nb::sig("def __await__(self) -> "
+                  "collections.abc.Generator[typing.Any, typing.Any, CompiledModel]"),
+          "Itself, once the compile is over; raises what it failed with.")
       .def("__repr__", &CompiledModel::repr);
   m.def("read", &read, nb::arg("source"),
         "Reads a MEF from a path or a binary stream; RuntimeError for unreadable content.");

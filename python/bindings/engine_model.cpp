@@ -157,18 +157,6 @@ std::vector<nb::object> bind_names(const ModelObject& self, nb::handle args, nb:
   return bound;
 }
 
-/// The translators of nanobind's functions, for one that is called by Python itself.
-PyObject* raise_current_exception() {
-  static PyObject* rethrow = nullptr;
-  static thread_local std::exception_ptr pending;
-  pending = std::current_exception();
-  if (!rethrow)
-    rethrow = nb::cpp_function([] { std::rethrow_exception(std::exchange(pending, nullptr)); })
-                  .release()
-                  .ptr();
-  return PyObject_CallNoArgs(rethrow);
-}
-
 // Not a function of nanobind's: those pack their arguments into a tuple, which is a tenth of the
 // time of a small call.
 PyObject* execute_directly(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {

@@ -47,6 +47,17 @@ PyObject* add_exception(nb::module_& scope, const char* name, PyObject* base, co
   return type;
 }
 
+PyObject* raise_current_exception() {
+  static PyObject* rethrow = nullptr;
+  static thread_local std::exception_ptr pending;
+  pending = std::current_exception();
+  if (!rethrow)
+    rethrow = nb::cpp_function([] { std::rethrow_exception(std::exchange(pending, nullptr)); })
+                  .release()
+                  .ptr();
+  return PyObject_CallNoArgs(rethrow);
+}
+
 void bind_errors(nb::module_& core) {
   internal_error = add_exception(core, "InternalError", PyExc_RuntimeError,
                                  "A broken invariant of kiln itself; please report it.");

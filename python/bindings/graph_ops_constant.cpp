@@ -13,16 +13,6 @@ namespace {
 namespace ops = graph::ops;
 using graph::TensorValue;
 
-ops::Literal to_literal(nb::handle object, int depth = 0) {
-  if (!PyList_Check(object.ptr()) && !PyTuple_Check(object.ptr())) return to_scalar(object);
-  if (depth == graph::kMaxRank)
-    throw ValueError("A tensor has at most " + std::to_string(graph::kMaxRank) +
-                     " axes, but the lists of these values lie deeper in one another.");
-  std::vector<ops::Literal> items;
-  for (nb::handle item : nb::iter(object)) items.push_back(to_literal(item, depth + 1));
-  return ops::Literal(std::move(items));
-}
-
 std::optional<graph::DeviceRef> to_optional_device(nb::handle device) {
   return device.is_none() ? std::nullopt : std::optional(to_device_ref(device));
 }
@@ -43,6 +33,16 @@ TensorValue constant(Any value, std::optional<DType> dtype, Any device) {
 }
 
 }  // namespace
+
+graph::ops::Literal to_literal(nb::handle object, int depth) {
+  if (!PyList_Check(object.ptr()) && !PyTuple_Check(object.ptr())) return to_scalar(object);
+  if (depth == graph::kMaxRank)
+    throw ValueError("A tensor has at most " + std::to_string(graph::kMaxRank) +
+                     " axes, but the lists of these values lie deeper in one another.");
+  std::vector<graph::ops::Literal> items;
+  for (nb::handle item : nb::iter(object)) items.push_back(to_literal(item, depth + 1));
+  return graph::ops::Literal(std::move(items));
+}
 
 void bind_ops_constant(nb::module_& m) {
   m.def("constant", &constant, nb::arg("value"), nb::arg("dtype") = nb::none(),

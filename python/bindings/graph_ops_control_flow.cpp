@@ -31,7 +31,8 @@ std::vector<graph::TensorValueLike> to_loop_values(nb::handle iterable) {
                     type_text(iterable) + ".");
   nb::list values(nb::borrow(iterable));
   for (nb::handle value : values)
-    if (nb::isinstance<graph::BufferValue>(value) || nb::hasattr(value, "__buffervalue__"))
+    if (nb::isinstance<graph::BufferValue>(value) ||
+        (nb::hasattr(value, "__buffervalue__") && !nb::hasattr(value, "__tensorvalue__")))
       throw NotImplementedError("Buffer operations are currently not supported in while loops");
   return to_value_likes(values);
 }

@@ -127,7 +127,9 @@ void def_shaped(Class& cls) {
       .def(
           "cast",
           [](const TypeObject& t, DType dtype) {
-            return make_type(std::get<T>(t.type).cast(dtype));
+            using Object = std::conditional_t<std::is_same_v<T, TensorType>, TensorTypeObject,
+                                              BufferTypeObject>;
+            return nb::typed<nb::object, Object>(make_type(std::get<T>(t.type).cast(dtype)));
           },
           nb::arg("dtype"), "The same shape and device with another dtype.")
       .def("__reduce__", [](nb::handle self) {
@@ -159,7 +161,10 @@ TensorType(dtype=float32, shape=[Dim('batch'), Dim(4)], device=cpu:0))");
   def_shaped<TensorType>(tensor);
   tensor.def(
       "as_buffer",
-      [](const TypeObject& t) { return make_type(std::get<TensorType>(t.type).as_buffer()); },
+      [](const TypeObject& t) {
+        return nb::typed<nb::object, BufferTypeObject>(
+            make_type(std::get<TensorType>(t.type).as_buffer()));
+      },
       "The buffer type with the same fields.");
 
   nb::class_<BufferTypeObject, TypeObject> buffer(m, "BufferType",
@@ -167,7 +172,10 @@ TensorType(dtype=float32, shape=[Dim('batch'), Dim(4)], device=cpu:0))");
   def_shaped<BufferType>(buffer);
   buffer.def(
       "as_tensor",
-      [](const TypeObject& t) { return make_type(std::get<BufferType>(t.type).as_tensor()); },
+      [](const TypeObject& t) {
+        return nb::typed<nb::object, TensorTypeObject>(
+            make_type(std::get<BufferType>(t.type).as_tensor()));
+      },
       "The tensor type with the same fields.");
 
   nb::class_<OpaqueTypeObject, TypeObject>(m, "_OpaqueType",

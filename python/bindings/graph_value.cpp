@@ -128,23 +128,23 @@ void refuse_wide_indices(nb::handle key, const graph::Shape& shape) {
 
 template <typename Operation>
 auto binary(Operation operation) {
-  return [operation](nb::handle_t<TensorValue> self, Any other) -> nb::object {
-    if (!is_value_like(other)) return nb::borrow(Py_NotImplemented);
+  return [operation](nb::handle_t<TensorValue> self, Any other) -> TensorObject {
+    if (!is_value_like(other)) return TensorObject(nb::borrow(Py_NotImplemented));
     return make_value(operation(to_value_like(self), to_value_like(other)));
   };
 }
 
 template <typename Operation>
 auto reversed(Operation operation) {
-  return [operation](nb::handle_t<TensorValue> self, Any other) -> nb::object {
-    if (!is_value_like(other)) return nb::borrow(Py_NotImplemented);
+  return [operation](nb::handle_t<TensorValue> self, Any other) -> TensorObject {
+    if (!is_value_like(other)) return TensorObject(nb::borrow(Py_NotImplemented));
     return make_value(operation(to_value_like(other), to_value_like(self)));
   };
 }
 
 template <typename Operation>
 auto comparison(const char* symbol, Operation operation) {
-  return [symbol, operation](nb::handle_t<TensorValue> self, Any other) -> nb::object {
+  return [symbol, operation](nb::handle_t<TensorValue> self, Any other) -> TensorObject {
     if (!is_value_like(other))
       throw TypeError("'" + std::string(symbol) + "' not supported between instance of '" +
                       class_name(self) + "' and '" + class_name(other) + "'");
@@ -301,7 +301,11 @@ TensorValue(dtype=float32, shape=[Dim('n')], device=cpu:0))");
          "__init__", [](TensorValue* self, Any value) { new (self) TensorValue(to_tensor(value)); },
          nb::arg("value"))
       .def_prop_ro(
-          "type", [](const TensorValue& v) { return make_type(v.type()); }, "Its type.")
+          "type",
+          [](const TensorValue& v) {
+            return nb::typed<nb::object, TensorTypeObject>(make_type(v.type()));
+          },
+          "Its type.")
       .def_prop_ro("shape", &TensorValue::shape, "Its dims.")
       .def_prop_ro("dtype", &TensorValue::dtype, "Element type.")
       .def_prop_ro("device", &TensorValue::device, "Where it lies.")
@@ -322,7 +326,11 @@ void bind_buffer(nb::module_& m) {
                   "The checked way in for a raw graph value.")
       .def_static("from_value", from_value, nb::arg("value"), "As `from_mlir`.")
       .def_prop_ro(
-          "type", [](const BufferValue& v) { return make_type(v.type()); }, "Its type.")
+          "type",
+          [](const BufferValue& v) {
+            return nb::typed<nb::object, BufferTypeObject>(make_type(v.type()));
+          },
+          "Its type.")
       .def_prop_ro("shape", &BufferValue::shape, "Its dims.")
       .def_prop_ro("dtype", &BufferValue::dtype, "Element type.")
       .def_prop_ro("device", &BufferValue::device, "Where it lies.")
@@ -361,11 +369,11 @@ nb::object make_value(const Value& value) {
   return nb::cast(value);
 }
 
-nb::object same_or_new(nb::handle argument, const TensorValue& result) {
+TensorObject same_or_new(nb::handle argument, const TensorValue& result) {
   if (nb::isinstance<TensorValue>(argument)) {
     const auto& value = nb::cast<const TensorValue&>(argument);
     if (value.ir_value() == result.ir_value() && value.weight_state() == result.weight_state())
-      return nb::borrow(argument);
+      return TensorObject(nb::borrow(argument));
   }
   return make_value(result);
 }
@@ -428,11 +436,23 @@ graph::Array to_array(nb::handle object) {
                       device);
 }
 
+namespace {
+thread_local NumberArguments* number_arguments = nullptr;
+}
+
+NumberArguments::Scope::Scope(NumberArguments* arguments)
+    : outer_(std::exchange(number_arguments, arguments)) {}
+NumberArguments::Scope::~Scope() { number_arguments = outer_; }
+
 TensorValueLike to_value_like(nb::handle object) {
   if (nb::isinstance<TensorValue>(object)) return to_tensor(object);
   if (is_dim(object)) return to_dim(object);
   if (is_shape(object)) return to_shape(object);
-  if (is_number(object)) return to_scalar(object);
+  if (is_number(object)) {
+    if (number_arguments)
+      if (auto found = number_arguments->find(object.ptr())) return *found;
+    return to_scalar(object);
+  }
   if (nb::hasattr(object, "__tensorvalue__")) return to_tensor(object);
   if (is_ndarray(object) || is_dlpack_producer(object)) return to_array(object);
   return to_tensor(object);  // throws, or takes a raw value
@@ -450,7 +470,9 @@ BufferValue to_buffer_value(nb::handle object) {
 
 Value to_value(nb::handle object) {
   if (nb::isinstance<Value>(object)) return *nb::inst_ptr<Value>(object);
-  if (nb::hasattr(object, "__buffervalue__")) return to_buffer_value(object);
+  // What is both is a tensor that may become a buffer.
+  if (nb::hasattr(object, "__buffervalue__") && !nb::hasattr(object, "__tensorvalue__"))
+    return to_buffer_value(object);
   return to_tensor(object);
 }
 
@@ -509,15 +531,19 @@ void bind_graph_value(nb::module_& m) {
              throw NotImplementedError("Value is abstract; graphs and ops make values.");
            })
       .def_prop_ro(
-          "type", [](const Value& v) { return make_type(v.type()); }, "Its type.")
+          "type",
+          [](const Value& v) { return nb::typed<nb::object, TypeObject>(make_type(v.type())); },
+          "Its type.")
       .def_prop_ro(
           "tensor", [](const Value& v) { return make_value(v.tensor()); },
           "Itself as a TensorValue; TypeError for another type.")
       .def_prop_ro(
-          "buffer", [](const Value& v) { return make_value(v.buffer()); },
+          "buffer",
+          [](const Value& v) { return nb::typed<nb::object, BufferValue>(make_value(v.buffer())); },
           "Itself as a BufferValue; TypeError for another type.")
       .def_prop_ro(
-          "opaque", [](const Value& v) { return make_value(v.opaque()); },
+          "opaque",
+          [](const Value& v) { return nb::typed<nb::object, OpaqueValue>(make_value(v.opaque())); },
           "Itself as an opaque value; TypeError for another type.")
       .def("__repr__", [](const Value& v) { return v.repr(); });
   nb::class_<OpaqueValue, Value>(m, "_OpaqueValue", "A value only custom kernels understand.");

@@ -94,8 +94,7 @@ TensorValue constant_of(const std::vector<std::int64_t>& shape, DType dtype,
 
 }  // namespace detail
 
-TensorValue constant(const Literal& value, DType dtype, DeviceRef device, Location location) {
-  LocationScope at(location);
+Array literal_array(const Literal& value, DType dtype) {
   check_whole_bytes(dtype);
   std::vector<std::int64_t> shape;
   std::vector<Scalar> numbers;
@@ -104,7 +103,11 @@ TensorValue constant(const Literal& value, DType dtype, DeviceRef device, Locati
   std::vector<std::byte> bytes(numbers.size() * size);
   for (std::size_t i = 0; i < numbers.size(); ++i)
     write_number(dtype, numbers[i], bytes.data() + i * size);
-  return detail::constant_of(shape, dtype, std::move(bytes), device);
+  return Array(dtype, std::move(shape), bytes.data(), bytes.size());
+}
+
+TensorValue constant(const Literal& value, DType dtype, DeviceRef device, Location location) {
+  return constant(literal_array(value, dtype), {.device = device}, location);
 }
 
 TensorValue constant(const Array& value, const ConstantOptions& options, Location location) {

@@ -35,6 +35,8 @@ class Literal {
   std::vector<Literal> items_;
 };
 
+/// The elements of the literal. Errors as for `constant`.
+Array literal_array(const Literal& value, DType dtype);
 /// A tensor that holds the value. Lists that are not rectangular and integers outside of the dtype:
 /// ValueError; a dtype narrower than a byte: TypeError. The data is copied.
 TensorValue constant(const Literal& value, DType dtype, DeviceRef device,

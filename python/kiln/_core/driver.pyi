@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 import enum
-from typing import overload
+from typing import Any, SupportsFloat, SupportsIndex, overload
 
 import kiln._core.dtype
 
@@ -293,7 +293,7 @@ class Buffer:
         """
 
     @staticmethod
-    def scalar(value: bool | int | float, dtype: kiln._core.dtype.DType, device: Device | None = None) -> Buffer:
+    def scalar(value: SupportsFloat | SupportsIndex, dtype: kiln._core.dtype.DType, device: Device | None = None) -> Buffer:
         """A buffer of rank 0 that holds the converted value."""
 
     @staticmethod
@@ -311,7 +311,7 @@ class Buffer:
         """
 
     @staticmethod
-    def from_dlpack(array: object | None, *, copy: bool | None = None) -> object:
+    def from_dlpack(array: object, *, copy: bool | None = None) -> Buffer:
         """
         A buffer on the memory of any DLPack producer; `copy` as in the array API.
         """
@@ -386,9 +386,9 @@ class Buffer:
 
     def __getitem__(self, index: object | None) -> Buffer: ...
 
-    def __setitem__(self, index: object | None, value: bool | int | float) -> None: ...
+    def __setitem__(self, index: object, value: SupportsFloat | SupportsIndex) -> None: ...
 
-    def item(self) -> object:
+    def item(self) -> bool | int | float:
         """The one element as bool, int or float; waits for pending work."""
 
     def view(self, dtype: kiln._core.dtype.DType, shape: object | None = None) -> Buffer:
@@ -408,14 +408,16 @@ class Buffer:
         """New row-major memory with equal elements."""
 
     @overload
-    def to(self, device: object | None, *, after: DeviceEvent | None = None) -> object:
+    def to(self, device: Device, *, after: DeviceEvent | None = None) -> Buffer:
         """
         This buffer on a device, or on each of a list of devices; no copy when it is there.
         """
 
     @overload
-    def to(self, devices: object | None, *, after: DeviceEvent | None = None) -> object:
-        """This buffer on each of a list of devices."""
+    def to(self, device: Sequence[Device], *, after: DeviceEvent | None = None) -> list[Buffer]: ...
+
+    @overload
+    def to(self, *, devices: Sequence[Device], after: DeviceEvent | None = None) -> list[Buffer]: ...
 
     @property
     def _host_hazard_tracked(self) -> bool:
@@ -433,21 +435,22 @@ class Buffer:
     def memset(self, value: int) -> None:
         """Writes `value` into every byte; enqueued on the buffer's queue."""
 
-    def to_numpy(self) -> object:
+    @overload
+    def to(self, device: Device, *, after: DeviceEvent | None = None) -> Buffer:
         """
-        The elements as a writable NumPy array: an alias of host memory, a copy of other memory.
-
-        >>> import numpy as np
-        >>> from kiln.driver import Buffer
-        >>> Buffer.from_numpy(np.eye(2)).to_numpy()
-        array([[1., 0.],
-               [0., 1.]])
+        This buffer on a device, or on each of a list of devices; no copy when it is there.
         """
 
-    def __dlpack__(self, *, stream: int | None = None, max_version: object | None = None, dl_device: object | None = None, copy: bool | None = None) -> object:
+    @overload
+    def to(self, device: Sequence[Device], *, after: DeviceEvent | None = None) -> list[Buffer]: ...
+
+    @overload
+    def to(self, *, devices: Sequence[Device], after: DeviceEvent | None = None) -> list[Buffer]: ...
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """A DLPack capsule of this memory."""
 
-    def __array__(self, dtype: object | None = None, copy: bool | None = None) -> object:
+    def __array__(self, dtype: object | None = None, copy: bool | None = None) -> Any:
         """
         As `to_numpy`, for `numpy.asarray`; `copy` and `dtype` as NumPy has them.
         """

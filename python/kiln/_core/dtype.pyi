@@ -1,6 +1,6 @@
 """Element types."""
 
-from typing import overload
+from typing import Any, overload
 
 
 class DType:
@@ -101,7 +101,7 @@ class DType:
     def is_half(self) -> bool:
         """Whether this is float16 or bfloat16."""
 
-    def to_numpy(self) -> object:
+    def to_numpy(self) -> Any:
         """
         The NumPy dtype of the same elements; float8 types give uint8. ValueError where there is none.
 
@@ -110,7 +110,7 @@ class DType:
         dtype('float32')
         """
 
-    def to_ml_dtypes(self) -> object:
+    def to_ml_dtypes(self) -> Any:
         """
         The dtype of package ml_dtypes for bfloat16, float8 and float4, else as to_numpy.
         """
@@ -118,7 +118,7 @@ class DType:
     def finfo(self) -> finfo:
         """The limits of a float type; TypeError for others."""
 
-    def to_torch(self) -> object:
+    def to_torch(self) -> Any:
         """The torch dtype of the same name."""
 
     def __str__(self) -> str: ...

@@ -1,6 +1,6 @@
 """Compiling and running."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 import enum
 from typing import Any
 
@@ -249,7 +249,8 @@ class CompiledModel:
     def done(self) -> bool:
         """Whether the compile is over, well or not."""
 
-    def __await__(self) -> object: ...
+    def __await__(self) -> Generator[Any, Any, CompiledModel]:
+        """Itself, once the compile is over; raises what it failed with."""
 
     def __repr__(self) -> str: ...
 
@@ -328,16 +329,16 @@ class InferenceSession:
         Compiles through the session's folder of MEFs: reads the graph's file from `precompiled_mefs`, or writes it to `export_mefs`.
         """
 
-    def init(self, compiled: CompiledModel, *, weights_registry: object | None = None) -> object:
+    def init(self, compiled: CompiledModel, *, weights_registry: object | None = None) -> Model:
         """Binds weights and makes the one graph of the artifact ready to run."""
 
-    def init_all(self, compiled: CompiledModel, *, weights_registry: object | None = None) -> dict:
+    def init(self, compiled: CompiledModel, *, weights_registry: object | None = None) -> Model:
         """A model per graph of the artifact, by name."""
 
-    def load(self, model: object | None, *, custom_extensions: object | None = None, weights_registry: object | None = None, tile_based_fusion: bool = False) -> object:
+    def load(self, model: object | None, *, custom_extensions: object | None = None, weights_registry: object | None = None, tile_based_fusion: bool = False) -> Model:
         """`compile` and `init`."""
 
-    def load_all(self, model: object | None, *, custom_extensions: object | None = None, weights_registry: object | None = None, tile_based_fusion: bool = False) -> dict:
+    def load(self, model: object | None, *, custom_extensions: object | None = None, weights_registry: object | None = None, tile_based_fusion: bool = False) -> Model:
         """`compile` and `init_all`."""
 
     def set_debug_print_options(self, style: object | None = 'COMPACT', precision: object | None = 6, output_directory: object | None = None) -> None:

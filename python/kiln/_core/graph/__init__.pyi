@@ -227,12 +227,12 @@ class TensorType(Type):
     def num_elements(self) -> int:
         """Product of the dims; RuntimeError when one is symbolic."""
 
-    def cast(self, dtype: kiln._core.dtype.DType) -> object:
+    def cast(self, dtype: kiln._core.dtype.DType) -> TensorType:
         """The same shape and device with another dtype."""
 
     def __reduce__(self) -> tuple: ...
 
-    def as_buffer(self) -> object:
+    def as_buffer(self) -> BufferType:
         """The buffer type with the same fields."""
 
 class BufferType(Type):
@@ -263,12 +263,12 @@ class BufferType(Type):
     def num_elements(self) -> int:
         """Product of the dims; RuntimeError when one is symbolic."""
 
-    def cast(self, dtype: kiln._core.dtype.DType) -> object:
+    def cast(self, dtype: kiln._core.dtype.DType) -> BufferType:
         """The same shape and device with another dtype."""
 
     def __reduce__(self) -> tuple: ...
 
-    def as_tensor(self) -> object:
+    def as_tensor(self) -> TensorType:
         """The tensor type with the same fields."""
 
 class _OpaqueType(Type):
@@ -295,19 +295,19 @@ class Value:
     def __init__(self, *args, **kwargs) -> None: ...
 
     @property
-    def type(self) -> object:
+    def type(self) -> Type:
         """Its type."""
 
     @property
-    def tensor(self) -> object:
+    def tensor(self) -> TensorValue:
         """Itself as a TensorValue; TypeError for another type."""
 
     @property
-    def buffer(self) -> object:
+    def buffer(self) -> BufferValue:
         """Itself as a BufferValue; TypeError for another type."""
 
     @property
-    def opaque(self) -> object:
+    def opaque(self) -> _OpaqueValue:
         """Itself as an opaque value; TypeError for another type."""
 
     def __repr__(self) -> str: ...
@@ -331,7 +331,7 @@ class TensorValue(Value):
     def __init__(self, value: object | None) -> None: ...
 
     @property
-    def type(self) -> object:
+    def type(self) -> TensorType:
         """Its type."""
 
     @property
@@ -350,126 +350,126 @@ class TensorValue(Value):
     def rank(self) -> int:
         """Number of dims."""
 
-    def reshape(self, shape: Iterable[Dim | int | str]) -> object:
+    def reshape(self, shape: Iterable[Dim | int | str]) -> TensorValue:
         """As ops.reshape."""
 
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> object:
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> TensorValue:
         """As ops.flatten."""
 
-    def broadcast_to(self, shape: Iterable[Dim | int | str]) -> object:
+    def broadcast_to(self, shape: Iterable[Dim | int | str]) -> TensorValue:
         """As ops.broadcast_to."""
 
-    def permute(self, dims: Sequence[int]) -> object:
+    def permute(self, dims: Sequence[int]) -> TensorValue:
         """As ops.permute."""
 
-    def transpose(self, dim_1: int, dim_2: int) -> object:
+    def transpose(self, dim_1: int, dim_2: int) -> TensorValue:
         """As ops.transpose."""
 
     @property
-    def T(self) -> object:
+    def T(self) -> TensorValue:
         """The last two axes swapped."""
 
-    def rebind(self, shape: Iterable[Dim | int | str], message: str = '') -> object:
+    def rebind(self, shape: Iterable[Dim | int | str], message: str = '') -> TensorValue:
         """As ops.rebind."""
 
-    def cast(self, dtype: kiln._core.dtype.DType) -> object:
+    def cast(self, dtype: kiln._core.dtype.DType) -> TensorValue:
         """As ops.cast."""
 
-    def to(self, device: DeviceRef | kiln._core.driver.Device) -> object:
+    def to(self, device: DeviceRef | kiln._core.driver.Device) -> TensorValue:
         """As ops.transfer_to."""
 
     def print(self, label: str = 'debug_tensor') -> None:
         """Prints it when the graph runs."""
 
-    def argmax(self, axis: int = -1) -> object:
+    def argmax(self, axis: int = -1) -> TensorValue:
         """As ops.argmax."""
 
-    def max(self, axis: int = -1) -> object:
+    def max(self, axis: int = -1) -> TensorValue:
         """The maximum of an axis."""
 
-    def mean(self, axis: int = -1) -> object:
+    def mean(self, axis: int = -1) -> TensorValue:
         """As ops.mean."""
 
-    def min(self, axis: int = -1) -> object:
+    def min(self, axis: int = -1) -> TensorValue:
         """The minimum of an axis."""
 
-    def stdev(self, axis: int = -1) -> object:
+    def stdev(self, axis: int = -1) -> TensorValue:
         """The root of `var`."""
 
-    def var(self, axis: int = -1) -> object:
+    def var(self, axis: int = -1) -> TensorValue:
         """The mean of squared deviations."""
 
-    def __add__(self, arg: object | None, /) -> object: ...
+    def __add__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __radd__(self, arg: object | None, /) -> object: ...
+    def __radd__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __sub__(self, arg: object | None, /) -> object: ...
+    def __sub__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __rsub__(self, arg: object | None, /) -> object: ...
+    def __rsub__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __mul__(self, arg: object | None, /) -> object: ...
+    def __mul__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __rmul__(self, arg: object | None, /) -> object: ...
+    def __rmul__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __truediv__(self, arg: object | None, /) -> object: ...
+    def __truediv__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __rtruediv__(self, arg: object | None, /) -> object: ...
+    def __rtruediv__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __mod__(self, arg: object | None, /) -> object: ...
+    def __mod__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __rmod__(self, arg: object | None, /) -> object: ...
+    def __rmod__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __pow__(self, arg: object | None, /) -> object: ...
+    def __pow__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __rpow__(self, arg: object | None, /) -> object: ...
+    def __rpow__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __matmul__(self, arg: object | None, /) -> object: ...
+    def __matmul__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __rmatmul__(self, arg: object | None, /) -> object: ...
+    def __rmatmul__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __floordiv__(self, arg: object | None, /) -> object: ...
+    def __floordiv__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __rfloordiv__(self, arg: object | None, /) -> object: ...
+    def __rfloordiv__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __and__(self, arg: object | None, /) -> object: ...
+    def __and__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __rand__(self, arg: object | None, /) -> object: ...
+    def __rand__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __or__(self, arg: object | None, /) -> object: ...
+    def __or__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __ror__(self, arg: object | None, /) -> object: ...
+    def __ror__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __xor__(self, arg: object | None, /) -> object: ...
+    def __xor__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __rxor__(self, arg: object | None, /) -> object: ...
+    def __rxor__(self, arg: object | None, /) -> TensorValue: ...
 
     def __divmod__(self, arg: kiln.graph.TensorValueLike, /) -> tuple: ...
 
     def __rdivmod__(self, arg: kiln.graph.TensorValueLike, /) -> tuple: ...
 
-    def __eq__(self, arg: object | None, /) -> object: ...
+    def __eq__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __ne__(self, arg: object | None, /) -> object: ...
+    def __ne__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __gt__(self, arg: object | None, /) -> object: ...
+    def __gt__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __ge__(self, arg: object | None, /) -> object: ...
+    def __ge__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __lt__(self, arg: object | None, /) -> object: ...
+    def __lt__(self, arg: object | None, /) -> TensorValue: ...
 
-    def __le__(self, arg: object | None, /) -> object: ...
+    def __le__(self, arg: object | None, /) -> TensorValue: ...
 
     def __hash__(self) -> int: ...
 
-    def __neg__(self) -> object: ...
+    def __neg__(self) -> TensorValue: ...
 
-    def __invert__(self) -> object: ...
+    def __invert__(self) -> TensorValue: ...
 
-    def __abs__(self) -> object: ...
+    def __abs__(self) -> TensorValue: ...
 
-    def __round__(self) -> object: ...
+    def __round__(self) -> TensorValue: ...
 
-    def __getitem__(self, arg: object | None, /) -> object: ...
+    def __getitem__(self, arg: object | None, /) -> TensorValue: ...
 
     def __iter__(self, *args) -> bool: ...
 
@@ -493,7 +493,7 @@ class BufferValue(Value):
         """As `from_mlir`."""
 
     @property
-    def type(self) -> object:
+    def type(self) -> BufferType:
         """Its type."""
 
     @property
@@ -515,7 +515,7 @@ class BufferValue(Value):
     def print(self, label: str = 'debug_buffer') -> None:
         """Loads the buffer and prints it when the graph runs."""
 
-    def __getitem__(self, arg: object | None, /) -> object: ...
+    def __getitem__(self, arg: object | None, /) -> TensorValue: ...
 
     def __setitem__(self, key: object, value: kiln.graph.StrongTensorValueLike | BufferValue, /) -> None: ...
 
@@ -620,7 +620,7 @@ class ShardingStrategy:
 
     def __init__(self, num_devices: int, shard: Callable) -> None: ...
 
-    def __call__(self, weight: Weight, i: int) -> object:
+    def __call__(self, weight: Weight, i: int) -> TensorValue:
         """The tensor of part `i`, in the current graph."""
 
     @property
@@ -839,7 +839,7 @@ class Graph:
     def output_types(self) -> list:
         """Types of the results; TypeError before `output`."""
 
-    def add_weight(self, weight: Weight, force_initial_weight_on_host: bool = True) -> object:
+    def add_weight(self, weight: Weight, force_initial_weight_on_host: bool = True) -> TensorValue:
         """The value of a weight in this graph."""
 
     def copy(self) -> Graph:

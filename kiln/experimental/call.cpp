@@ -1,0 +1,265 @@
+#include "kiln/experimental/call.h"
+
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include "kiln/experimental/lift.h"
+#include "kiln/graph/promotion.h"
+#include "kiln/support/error.h"
+
+namespace kiln::experimental {
+namespace {
+
+// The first word of each kind of argument, so that no two of them can be taken for each other.
+enum Tag : std::uint64_t { kTensor = 1, kSameTensor, kNumber, kText, kDim };
+
+std::uint64_t bits_of(const Scalar& number) {
+  return std::visit(
+      [](auto value) -> std::uint64_t {
+        if constexpr (std::is_same_v<decltype(value), double>)
+          return std::bit_cast<std::uint64_t>(value);
+        else
+          return static_cast<std::uint64_t>(value);
+      },
+      static_cast<const std::variant<bool, std::int64_t, std::uint64_t, double>&>(number));
+}
+
+struct KeyHash {
+  std::size_t operator()(const CallKey& key) const noexcept { return key.hash(); }
+};
+
+struct Plans {
+  /// Beyond it all start anew, as programs do.
+  static constexpr std::size_t kMost = 8192;
+  std::mutex mutex;
+  std::unordered_map<CallKey, std::shared_ptr<const CallPlan>, KeyHash> plans;
+};
+
+Plans& plans() {
+  static auto* all = new Plans;  // outlives whatever runs at exit
+  return *all;
+}
+
+std::shared_ptr<const CallPlan> look_up(const CallKey& key) {
+  Plans& all = plans();
+  const std::lock_guard lock(all.mutex);
+  const auto it = all.plans.find(key);
+  return it == all.plans.end() ? nullptr : it->second;
+}
+
+}  // namespace
+
+void CallKey::add(std::string_view text) {
+  add(kText);
+  add(text.size());
+  for (std::size_t i = 0; i < text.size() && usable_; i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + i, std::min(sizeof word, text.size() - i));
+    add(word);
+  }
+}
+
+void CallKey::add(const graph::Dim& dim) {
+  if (!dim.is_static()) return spoil();
+  add(kDim);
+  add(static_cast<std::uint64_t>(dim.value()));
+}
+
+std::size_t CallKey::hash() const {
+  // Multiply and fold, word by word.
+  std::uint64_t result = size_;
+  for (std::uint32_t i = 0; i < size_; ++i) {
+    const auto product =
+        static_cast<unsigned __int128>(result ^ words_[i]) * std::uint64_t{0x9E3779B97F4A7C15};
+    result = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+  }
+  return result;
+}
+
+void CallArguments::tensor(detail::TensorState& state) {
+  if (!state.real() || num_tensors == kMost) return key.spoil();
+  tensors[num_tensors++] = &state;
+  // Which arguments are one tensor matters, since they are one input of the program.
+  for (std::uint32_t i = 0; i + 1 < num_tensors; ++i)
+    if (tensors[i] == &state) {
+      key.add(kSameTensor);
+      return key.add(i);
+    }
+  const driver::Buffer& buffer = state.buffer;
+  key.add(kTensor | static_cast<std::uint64_t>(buffer.dtype().code()) << 8 |
+          static_cast<std::uint64_t>(buffer.rank()) << 16);
+  key.add(reinterpret_cast<std::uintptr_t>(buffer.device().backend()));
+  for (const std::int64_t extent : buffer.shape()) key.add(static_cast<std::uint64_t>(extent));
+}
+
+void CallArguments::number(const Scalar& number) {
+  if (num_numbers == kMost || number.is_wide_integer()) return key.spoil();
+  numbers[num_numbers++] = number;
+  key.add(kNumber | static_cast<std::uint64_t>(number.index()) << 8);
+}
+
+void CallArguments::add_values() {
+  for (std::uint32_t i = 0; i < num_numbers; ++i) key.add(bits_of(numbers[i]));
+  has_values = true;
+}
+
+void detail::add_argument(CallArguments& call, const graph::SliceIndex& index) {
+  call.key.add(index.index());
+  if (const auto* dim = std::get_if<graph::Dim>(&index)) call.key.add(*dim);
+  if (std::holds_alternative<graph::TensorValue>(index)) call.key.spoil();
+  const auto* slice = std::get_if<graph::Slice>(&index);
+  if (!slice) return;
+  if (slice->out_dim || slice->step.is_tensor()) return call.key.spoil();
+  for (const graph::SliceBound* bound : {&slice->start, &slice->stop}) {
+    call.key.add(bound->index());
+    if (const auto* dim = std::get_if<graph::Dim>(bound)) call.key.add(*dim);
+    if (std::holds_alternative<graph::TensorValue>(*bound)) call.key.spoil();
+  }
+  call.key.add(static_cast<std::uint64_t>(slice->step.number()));
+}
+
+std::shared_ptr<const CallPlan> CallCache::find(CallArguments& arguments) {
+  std::shared_ptr<const CallPlan> plan = look_up(arguments.key);
+  if (!plan || !plan->needs_values) return plan;
+  arguments.add_values();
+  return arguments.key.usable() ? look_up(arguments.key) : nullptr;
+}
+
+void CallCache::insert(const CallKey& key, CallPlan plan) {
+  Plans& all = plans();
+  const std::lock_guard lock(all.mutex);
+  if (all.plans.size() >= Plans::kMost) all.plans.clear();
+  all.plans.insert_or_assign(key, std::make_shared<const CallPlan>(std::move(plan)));
+}
+
+std::shared_ptr<const CallPlan> Call::plan() {
+  if (graph::Graph::has_current() || !arguments_.key.usable()) return nullptr;
+  return CallCache::find(arguments_);
+}
+
+bool Call::run(const CallPlan& plan, bool brief) {
+  driver::Buffer inputs[CallArguments::kMost];
+  const std::size_t count = plan.inputs.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const CallPlan::Input& input = plan.inputs[i];
+    if (input.is_number) {
+      const Scalar& number = arguments_.numbers[input.argument];
+      // The long way tells what is wrong with it.
+      if (!graph::holds_weak(number, input.dtype)) return false;
+      inputs[i] = driver::Buffer::scalar(number, input.dtype, input.device);
+    } else {
+      detail::TensorState& tensor = *arguments_.tensors[input.argument];
+      if (!tensor.buffer.is_contiguous()) return false;
+      if (input.is_written) detail::keep_for_readers(tensor);
+      inputs[i] = tensor.buffer;
+    }
+  }
+  if (plan.writes)
+    separate({inputs, count}, [&](std::size_t i) { return plan.inputs[i].is_written; });
+  engine::Model::Outputs outputs;
+  if (plan.model) {
+    const std::span<const driver::Buffer> span(inputs, count);
+    if (brief) {
+      if (!plan.model->try_execute(span, outputs)) return false;
+    } else {
+      outputs = plan.model->execute(span);
+    }
+  }
+  results_.reserve(plan.results.size());
+  for (const CallPlan::Result& result : plan.results) {
+    if (result.is_argument)
+      results_.push_back(Tensor(arguments_.tensors[result.index]->shared_from_this()));
+    else
+      results_.push_back(Tensor(std::move(outputs[result.index])));
+  }
+  return true;
+}
+
+void Call::record(bool is_store) {
+  if (graph::Graph::has_current()) {
+    const Recording* current = Recording::current();
+    if (!is_store || !current || !current->is_delayed()) return;
+  }
+  recording_ = std::make_shared<Recording>(name_);
+  scope_.emplace(recording_);
+}
+
+graph::TensorValueLike Call::number(std::size_t index, graph::Location location) {
+  const Scalar& number = arguments_.numbers[index];
+  Recording* recording = Recording::current();
+  if (!recording) return graph::TensorValueLike(number, location);
+  numbers_.push_back(std::make_unique<Number>(recording, number, index));
+  return graph::TensorValueLike(number, numbers_.back().get(), location);
+}
+
+void Call::finish(const std::vector<graph::Value>& results, std::uint32_t form) {
+  Recording* current = Recording::current();
+  results_.clear();
+  for (const graph::Value& value : results)
+    results_.push_back(current ? current->wrap(value) : Tensor::from_graph_value(value));
+  if (!recording_) return;
+  scope_.reset();
+  std::vector<detail::StatePtr> states;
+  for (const Tensor& result : results_) states.push_back(result.state());
+  const Recording::Run run = recording_->realize(states, true);
+  remember(*recording_, run, form);
+}
+
+void Call::remember(const Recording& recording, const Recording::Run& run, std::uint32_t form) {
+  if (!arguments_.key.usable()) return;
+  CallPlan plan;
+  plan.form = form;
+  plan.model = run.model;
+  const auto argument_of = [&](const detail::TensorState* state) -> std::optional<std::uint8_t> {
+    for (std::uint32_t i = 0; i < arguments_.num_tensors; ++i)
+      if (arguments_.tensors[i] == state) return static_cast<std::uint8_t>(i);
+    return std::nullopt;
+  };
+  if (run.inputs.size() > CallArguments::kMost) return;
+  for (const std::size_t index : run.inputs) {
+    const Recording::Source& source = recording.sources()[index];
+    const graph::Type type = source.value.type();
+    CallPlan::Input input{.is_number = !source.tensor, .dtype = source.dtype};
+    if (source.tensor) {
+      const auto argument = argument_of(source.tensor.get());
+      if (!argument) return;
+      input.argument = *argument;
+      input.is_written = type.is_buffer();
+      plan.writes = plan.writes || input.is_written;
+    } else {
+      input.argument = static_cast<std::uint8_t>(source.argument);
+      input.device = type.shaped().device.to_device();
+    }
+    plan.inputs.push_back(input);
+  }
+  std::uint8_t outputs = 0;
+  for (const Tensor& result : results_) {
+    const auto argument = argument_of(result.state().get());
+    plan.results.push_back({argument.has_value(), argument ? *argument : outputs});
+    if (!argument) ++outputs;
+  }
+  // A number that is no input of its own, or that became a constant, is a part of the program.
+  std::vector<bool> is_input(arguments_.num_numbers);
+  bool needs_values = false;
+  for (const Recording::Source& source : recording.sources()) {
+    if (source.tensor) continue;
+    is_input[source.argument] = true;
+    needs_values = needs_values || source.baked;
+  }
+  for (const bool is : is_input) needs_values = needs_values || !is;
+  if (needs_values) {
+    CallPlan family;
+    family.needs_values = true;
+    // `find` has added the values already where the family was known.
+    if (!arguments_.has_values) {
+      CallCache::insert(arguments_.key, std::move(family));
+      arguments_.add_values();
+      if (!arguments_.key.usable()) return;
+    }
+  }
+  CallCache::insert(arguments_.key, std::move(plan));
+}
+
+}  // namespace kiln::experimental

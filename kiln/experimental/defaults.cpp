@@ -1,0 +1,37 @@
+#include "kiln/experimental/defaults.h"
+
+#include "kiln/experimental/tensor.h"
+
+namespace kiln::experimental {
+namespace {
+
+/// What the guards of this thread have set.
+TensorOptions& in_force() {
+  thread_local TensorOptions options;
+  return options;
+}
+
+}  // namespace
+
+std::pair<DType, driver::Device> defaults(const TensorOptions& options) {
+  const TensorOptions& guarded = in_force();
+  const auto& chosen = options.device ? options.device : guarded.device;
+  const driver::Device device = chosen                            ? *chosen
+                                : driver::accelerator_count() > 0 ? driver::Accelerator()
+                                                                  : driver::CPU();
+  const auto& dtype = options.dtype ? options.dtype : guarded.dtype;
+  return {dtype.value_or(device.is_host() ? DType::float32 : DType::bfloat16), device};
+}
+
+DefaultsGuard::DefaultsGuard(TensorOptions options) : outer_(in_force()) {
+  if (options.dtype) in_force().dtype = options.dtype;
+  if (options.device) in_force().device = options.device;
+}
+
+DefaultsGuard::~DefaultsGuard() { in_force() = outer_; }
+
+DefaultsGuard defaults_like(const Tensor& tensor) {
+  return DefaultsGuard({.dtype = tensor.dtype(), .device = tensor.device()});
+}
+
+}  // namespace kiln::experimental

@@ -1,0 +1,349 @@
+#include "kiln/experimental/tensor.h"
+
+#include <cstring>
+
+#include "kiln/dtype/element.h"
+#include "kiln/experimental/functional.h"
+#include "kiln/experimental/recording.h"
+#include "kiln/graph/ops.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
+
+namespace kiln::experimental {
+namespace {
+
+using detail::TensorState;
+
+std::shared_ptr<TensorState> state_of(driver::Buffer buffer) {
+  auto state = std::make_shared<TensorState>();
+  state->buffer = std::move(buffer);
+  return state;
+}
+
+/// A real tensor, or a constant of the graph that is being built.
+Tensor from_array(const graph::Array& array, const driver::Device& device) {
+  if (in_graph_context())
+    return Tensor::from_graph_value(graph::ops::constant(array, {.device = device}));
+  return Tensor(driver::Buffer::copy_of(array.data->bytes.data(),
+                                        static_cast<std::size_t>(array.num_elements()), array.dtype,
+                                        array.shape, device));
+}
+
+std::vector<std::int64_t> static_dims(const graph::Shape& shape, const char* what) {
+  std::vector<std::int64_t> dims;
+  for (const graph::Dim& dim : shape) {
+    if (!dim.is_static())
+      throw ValueError(
+          format("{} of shape {}: the symbolic dimension {} has no value in eager mode. Give a "
+                 "number, or call it while a graph is built.",
+                 what, shape.repr(), dim.to_string()));
+    dims.push_back(dim.value());
+  }
+  return dims;
+}
+
+driver::Buffer filled(const std::vector<std::int64_t>& dims, const graph::Array& element,
+                      const driver::Device& device) {
+  driver::Buffer buffer(element.dtype, dims, driver::CPU());
+  const auto& bytes = element.data->bytes;
+  auto* to = static_cast<std::byte*>(buffer.data());
+  const auto count = static_cast<std::size_t>(buffer.num_elements());
+  const bool one_byte = std::all_of(bytes.begin(), bytes.end(),
+                                    [&](std::byte byte) { return byte == bytes.front(); });
+  if (one_byte) {
+    std::memset(to, std::to_integer<int>(bytes.front()), count * bytes.size());
+  } else {
+    for (std::size_t i = 0; i < count; ++i)
+      std::memcpy(to + i * bytes.size(), bytes.data(), bytes.size());
+  }
+  return device.is_host() ? buffer : buffer.copy(device);
+}
+
+}  // namespace
+
+// ---- making them ----
+
+Tensor::Tensor(driver::Buffer buffer) : state_(state_of(std::move(buffer))) {}
+
+Tensor::Tensor(const graph::ops::Literal& data, const TensorOptions& options) {
+  const auto [dtype, device] = defaults(options);
+  *this = from_array(graph::ops::literal_array(data, dtype), device);
+}
+
+Tensor Tensor::from_graph_value(const graph::Value& value) {
+  if (!value || !(value.type().is_tensor() || value.type().is_buffer()))
+    throw TypeError(format("Tensor.from_graph_value takes a TensorValue or a BufferValue, not {}.",
+                           value ? value.repr() : std::string("an empty value")));
+  if (Recording* recording = Recording::current();
+      recording && value.graph_state() == recording->graph().state())
+    return recording->wrap(value);
+  auto state = std::make_shared<TensorState>();
+  // A weight joins the graph now.
+  state->value = value.weight_state()
+                     ? graph::Value(graph::Graph::current().state(), value.ir_value())
+                     : value;
+  return Tensor(std::move(state));
+}
+
+Tensor Tensor::full(const graph::Shape& shape, const Scalar& value, const TensorOptions& options) {
+  const auto [dtype, device] = defaults(options);
+  return full_like(graph::TensorType(dtype, shape, device), value);
+}
+
+Tensor Tensor::full_like(const graph::TensorType& type, const Scalar& value) {
+  const graph::Array element = graph::ops::literal_array(graph::ops::Literal(value), type.dtype);
+  if (in_graph_context())
+    return from_graph_value(graph::ops::broadcast_to(
+        graph::ops::constant(element, {.device = type.device}), type.shape));
+  return Tensor(filled(static_dims(type.shape, "Tensor.full"), element, type.device.to_device()));
+}
+
+Tensor Tensor::arange(const Scalar& start, const Scalar& stop, const Scalar& step,
+                      const TensorOptions& options) {
+  const auto [dtype, device] = defaults(options);
+  return detail::lift(
+      "range",
+      [](const Scalar& a, const Scalar& b, const Scalar& c, DType of, graph::DeviceRef on) {
+        return graph::ops::range(a, b, c, of, on);
+      },
+      start, stop, step, dtype, graph::DeviceRef(device));
+}
+
+Tensor Tensor::range_like(const graph::TensorType& type) {
+  if (type.rank() == 0)
+    throw ValueError("Tensor.range_like needs a type with an axis to count along, got rank 0.");
+  return detail::lift(
+      "range_like",
+      [](DType dtype, const graph::Shape& shape, graph::DeviceRef device) {
+        const graph::Dim& last = shape[shape.rank() - 1];
+        return graph::ops::broadcast_to(graph::ops::range(0, last, 1, dtype, device), shape);
+      },
+      type.dtype, type.shape, type.device);
+}
+
+Tensor Tensor::from_dim(const graph::Dim& dim) {
+  if (in_graph_context()) return from_graph_value(graph::TensorValue(dim));
+  if (!dim.is_static())
+    throw ValueError(
+        format("Tensor.from_dim({}): a symbolic dimension has no value in eager mode. Call it "
+               "while a graph is built, where the size is known when it runs.",
+               dim.to_string()));
+  return Tensor(driver::Buffer::scalar(dim.value(), DType::int64));
+}
+
+// ---- what they are ----
+
+graph::TensorType Tensor::type() const {
+  const TensorState& self = *state();
+  if (!self.real()) {
+    const graph::Type type = self.value.type();
+    return type.is_buffer() ? type.buffer().as_tensor() : type.tensor();
+  }
+  graph::Shape dims;
+  for (const std::int64_t extent : self.buffer.shape()) dims.push_back(extent);
+  return graph::TensorType(self.buffer.dtype(), std::move(dims),
+                           graph::DeviceRef(self.buffer.device()));
+}
+
+graph::Shape Tensor::shape() const { return type().shape; }
+int Tensor::rank() const { return real() ? state_->buffer.rank() : type().rank(); }
+DType Tensor::dtype() const { return real() ? state_->buffer.dtype() : type().dtype; }
+driver::Device Tensor::device() const {
+  return real() ? state_->buffer.device() : type().device.to_device();
+}
+TensorLayout Tensor::layout() const {
+  const graph::TensorType of = type();
+  return TensorLayout(of.dtype, of.shape, LayoutDevice(device()));
+}
+std::int64_t Tensor::num_elements() const {
+  return real() ? state_->buffer.num_elements() : type().num_elements();
+}
+
+bool Tensor::real() const { return state_->real(); }
+
+void Tensor::realize(const char* what) const {
+  TensorState& self = *state();
+  if (self.real()) return;
+  if (!self.recording)
+    throw TypeError(
+        format("{}() asks for the value of a tensor of graph '{}', which has none while the graph "
+               "is built. Return the tensor from the graph and ask for it after a run.",
+               what, graph::Graph(self.value.graph_state()).name()));
+  const std::shared_ptr<Recording> recording = self.recording;
+  const detail::StatePtr result = state();
+  recording->realize({&result, 1}, false);
+}
+
+driver::Buffer Tensor::driver_tensor() const {
+  if (!real()) throw TypeError("Can't get driver tensor for symbolic tensor");
+  return state_->buffer;
+}
+
+std::optional<std::string> Tensor::external_name() const {
+  if (state()->external_name.empty()) return std::nullopt;
+  return state_->external_name;
+}
+
+graph::Value Tensor::graph_value() const {
+  if (real())
+    throw TypeError(
+        "The tensor is real: its elements are in memory, and it is no value of a graph.");
+  return state_->value;
+}
+
+graph::TensorValue Tensor::tensorvalue() const {
+  const TensorState& self = *state();
+  Recording* recording = Recording::current();
+  if (!self.real()) {
+    const bool here =
+        graph::Graph::has_current() && self.value.graph_state() == graph::Graph::current().state();
+    if (here || !self.recording)
+      return self.value.type().is_buffer() ? graph::ops::buffer_load(self.value)
+                                           : self.value.tensor();
+    realize();
+  }
+  if (!recording) return graph::ops::constant(self.buffer);
+  const graph::Value value = recording->input(state_.checked());
+  return value.type().is_buffer() ? graph::ops::buffer_load(value) : value.tensor();
+}
+
+graph::BufferValue Tensor::buffervalue() const {
+  TensorState& self = *state();
+  if (!self.real()) {
+    const bool here =
+        graph::Graph::has_current() && self.value.graph_state() == graph::Graph::current().state();
+    if (!here && self.recording) realize();
+  }
+  if (self.real()) {
+    if (Recording* recording = Recording::current()) return recording->buffer(state_.checked());
+    throw TypeError(
+        "A tensor whose elements are in memory cannot be written while a graph is built: the graph "
+        "would hold a copy of it. Pass it to the function as an argument with a BufferLayout.");
+  }
+  if (!self.value.type().is_buffer()) {
+    const graph::BufferValue buffer =
+        graph::ops::buffer_create(self.value.type().tensor().as_buffer());
+    graph::ops::buffer_store(buffer, self.value);
+    self.value = buffer;
+  }
+  return self.value.buffer();
+}
+
+// ---- values ----
+
+Scalar Tensor::item() const {
+  realize("item");
+  const driver::Buffer& buffer = state_->buffer;
+  if (buffer.num_elements() != 1)
+    throw TypeError(format("item() needs a tensor with one element, but this one has shape {}.",
+                           shape().repr()));
+  return buffer.is_host() ? buffer.item() : buffer.copy(driver::CPU()).item();
+}
+
+Tensor::operator bool() const {
+  realize("bool");
+  if (num_elements() != 1)
+    throw TypeError(
+        format("The truth of a tensor with shape {} is not defined; only one of one "
+               "element is true or false.",
+               shape().repr()));
+  return item().to<bool>();
+}
+
+Tensor Tensor::to(const driver::Device& target) const {
+  if (device() == target) return *this;
+  if (real() && !graph::Graph::has_current()) return Tensor(state_->buffer.to(target));
+  return functional::transfer_to(*this, target);
+}
+
+Tensor Tensor::materialize() const {
+  realize("materialize");
+  return device().is_host() ? *this : Tensor(state_->buffer.to(driver::CPU()));
+}
+
+// ---- methods ----
+
+Tensor Tensor::T() const { return transpose(-2, -1); }
+Tensor Tensor::sum(std::optional<int> axis) const { return functional::sum(*this, axis); }
+Tensor Tensor::mean(std::optional<int> axis) const { return functional::mean(*this, axis); }
+Tensor Tensor::prod(std::optional<int> axis) const { return functional::prod(*this, axis); }
+Tensor Tensor::max(std::optional<int> axis) const { return functional::max(*this, axis); }
+Tensor Tensor::min(std::optional<int> axis) const { return functional::min(*this, axis); }
+Tensor Tensor::argmax(std::optional<int> axis) const { return functional::argmax(*this, axis); }
+Tensor Tensor::cast(DType dtype) const { return functional::cast(*this, dtype); }
+Tensor Tensor::reshape(const graph::Shape& shape) const {
+  return functional::reshape(*this, shape);
+}
+Tensor Tensor::broadcast_to(const graph::Shape& shape) const {
+  return functional::broadcast_to(*this, shape);
+}
+Tensor Tensor::permute(const std::vector<std::int64_t>& dims) const {
+  return functional::permute(*this, dims);
+}
+Tensor Tensor::transpose(int dim_1, int dim_2) const {
+  return functional::transpose(*this, dim_1, dim_2);
+}
+Tensor Tensor::squeeze(int axis) const { return functional::squeeze(*this, axis); }
+Tensor Tensor::unsqueeze(int axis) const { return functional::unsqueeze(*this, axis); }
+
+// ---- parts ----
+
+Tensor::Region Tensor::operator[](std::initializer_list<graph::SliceIndex> indices) const {
+  return Region(*this, std::vector<graph::SliceIndex>(indices));
+}
+Tensor::Region Tensor::operator[](std::vector<graph::SliceIndex> indices) const {
+  return Region(*this, std::move(indices));
+}
+
+Tensor Tensor::Region::load() const {
+  return detail::lift(
+      "slice_tensor",
+      [](const graph::TensorValueLike& x, const std::vector<graph::SliceIndex>& indices) {
+        return graph::ops::slice_tensor(x, indices);
+      },
+      tensor_, indices_);
+}
+
+void Tensor::Region::store(const Tensor& source) const {
+  static const std::uint64_t id = detail::next_op_id();
+  Call call("buffer_store_slice", id);
+  detail::add_argument(call.arguments(), tensor_);
+  detail::add_argument(call.arguments(), source);
+  detail::add_argument(call.arguments(), indices_);
+  if (const auto plan = call.plan(); plan && call.run(*plan)) return;
+  call.record(true);
+  // The source is read before the tensor becomes a buffer.
+  const graph::TensorValue value = source.tensorvalue();
+  graph::ops::buffer_store_slice(tensor_.buffervalue(), value, indices_);
+  call.finish({});
+}
+
+// ---- operators ----
+
+using Like = const TensorLike&;
+
+Tensor operator-(const Tensor& x) { return functional::negate(x); }
+Tensor operator~(const Tensor& x) { return functional::logical_not(x); }
+Tensor operator+(Like lhs, Like rhs) { return functional::add(lhs, rhs); }
+Tensor operator-(Like lhs, Like rhs) { return functional::sub(lhs, rhs); }
+Tensor operator*(Like lhs, Like rhs) { return functional::mul(lhs, rhs); }
+Tensor operator/(Like lhs, Like rhs) { return functional::div(lhs, rhs); }
+Tensor operator%(Like lhs, Like rhs) { return functional::mod(lhs, rhs); }
+Tensor operator==(Like lhs, Like rhs) { return functional::equal(lhs, rhs); }
+Tensor operator!=(Like lhs, Like rhs) { return functional::not_equal(lhs, rhs); }
+Tensor operator>(Like lhs, Like rhs) { return functional::greater(lhs, rhs); }
+Tensor operator>=(Like lhs, Like rhs) { return functional::greater_equal(lhs, rhs); }
+Tensor operator<(Like lhs, Like rhs) { return functional::greater(rhs, lhs); }
+Tensor operator<=(Like lhs, Like rhs) { return functional::greater_equal(rhs, lhs); }
+Tensor operator&(Like lhs, Like rhs) { return functional::logical_and(lhs, rhs); }
+Tensor operator|(Like lhs, Like rhs) { return functional::logical_or(lhs, rhs); }
+Tensor operator^(Like lhs, Like rhs) { return functional::logical_xor(lhs, rhs); }
+
+LazyGuard::LazyGuard() : scope_(std::make_shared<Recording>("lazy", true)) {}
+
+std::uint64_t detail::next_op_id() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace kiln::experimental

@@ -1,0 +1,149 @@
+#include "kiln/graph/recorded_graph.h"
+
+#include <unordered_set>
+
+#include "kiln/graph/graph_state.h"
+#include "kiln/graph/infer.h"
+#include "kiln/graph/ir_clone.h"
+#include "kiln/graph/symbols.h"
+#include "kiln/support/format.h"
+
+namespace kiln::graph {
+namespace {
+
+void replace_operand(ir::Block& block, const ir::Value* from, ir::Value* to) {
+  for (const auto& op : block.ops) {
+    for (ir::Value*& operand : op->operands)
+      if (operand == from) operand = to;
+    for (const auto& region : op->regions) replace_operand(*region, from, to);
+  }
+}
+
+/// Finds what a part of a graph needs, from its end to its start.
+class Needs {
+ public:
+  Needs(const ir::Block& body, const std::vector<ir::Value*>& results, bool effects) {
+    for (const ir::Value* result : results) need(*result);
+    for (auto op = body.ops.rbegin(); op != body.ops.rend(); ++op)
+      if (is_needed(**op, effects)) add(**op);
+  }
+
+  bool has(const ir::Op& op) const { return ops_.count(&op) != 0; }
+  bool has(const ir::Value& value) const { return values_.count(&value) != 0; }
+
+ private:
+  bool is_needed(const ir::Op& op, bool effects) const {
+    bool defines_needed = false;
+    for (const auto& result : op.results) {
+      if (values_.count(result.get()) != 0) return true;
+      if (result->type.is_chain()) {
+        if (effects && op.kind != OpKind::chain_create) return true;
+        continue;
+      }
+      if (result->type.is_opaque()) continue;
+      for (const std::string& symbol : result->type.shaped().parameters())
+        defines_needed = defines_needed || symbols_.count(symbol) != 0;
+    }
+    return defines_needed && defines_symbols(op);
+  }
+
+  void add(const ir::Op& op) {
+    ops_.insert(&op);
+    for (const ir::Value* operand : op.operands) need(*operand);
+    for (const auto& [name, attribute] : op.attributes) {
+      if (const auto* dim = std::get_if<Dim>(&attribute)) note(dim->parameters());
+      if (const auto* shape = std::get_if<Shape>(&attribute)) note(shape->parameters());
+    }
+    for (const auto& result : op.results) need(*result);
+    for (const auto& region : op.regions)
+      for (const auto& inner : region->ops) add(*inner);
+  }
+
+  void need(const ir::Value& value) {
+    values_.insert(&value);
+    if (value.type.is_tensor() || value.type.is_buffer()) note(value.type.shaped().parameters());
+  }
+
+  void note(const std::vector<std::string>& symbols) {
+    symbols_.insert(symbols.begin(), symbols.end());
+  }
+
+  std::unordered_set<const ir::Op*> ops_;
+  std::unordered_set<const ir::Value*> values_;
+  std::set<std::string> symbols_;
+};
+
+}  // namespace
+
+Value append_input(const Graph& graph, const Type& type) {
+  detail::GraphState& state = *graph.state();
+  ir::Block& body = *state.graph->body;
+  check_size(format("Input {} of graph '{}'", body.arguments.size(), state.name), type);
+  auto value = std::make_unique<ir::Value>(ir::Value{type});
+  value->block = &body;
+  value->index = static_cast<std::uint32_t>(body.arguments.size());
+  body.arguments.push_back(std::move(value));
+  state.inputs.push_back(body.arguments.back().get());
+  return state.handle(state.inputs.back());
+}
+
+BufferValue make_writable(const Graph& graph, const Value& input) {
+  detail::GraphState& state = *graph.state();
+  ir::Value* buffer = input.ir_value();
+  buffer->type = buffer->type.tensor().as_buffer();
+  ir::Op* load =
+      detail::prepend_op(state, OpKind::buffer_load, {buffer, state.always_ready}, {}, {});
+  ir::Block& body = *state.graph->body;
+  replace_operand(body, buffer, load->result());
+  // Side effects so far and later ones come after it.
+  ir::Value* loaded = load->result(1);
+  replace_operand(body, state.always_ready, loaded);
+  load->operands = {buffer, state.always_ready};
+  for (auto& [device, chain] : state.chains)
+    if (chain == state.always_ready) chain = loaded;
+  return BufferValue(state.handle(buffer));
+}
+
+void bake_input(const Graph& graph, const Value& input, const void* data, std::size_t size) {
+  detail::GraphState& state = *graph.state();
+  auto value = std::make_shared<ir::ConstantData>();
+  const auto* bytes = static_cast<const std::byte*>(data);
+  value->bytes.assign(bytes, bytes + size);
+  ir::Value* from = input.ir_value();
+  ir::Op* constant = detail::prepend_op(
+      state, OpKind::constant, {},
+      {{"value", std::shared_ptr<const ir::ConstantData>(std::move(value))}}, {from->type});
+  replace_operand(*state.graph->body, from, constant->result());
+}
+
+GraphPart extract(const Graph& graph, const std::vector<Value>& results, bool effects) {
+  const ir::Graph& whole = graph.ir();
+  std::vector<ir::Value*> values;
+  for (const Value& result : results) values.push_back(result.ir_value());
+  const Needs needs(*whole.body, values, effects);
+
+  GraphPart part;
+  part.module = std::make_unique<ir::Module>();
+  std::unordered_map<const ir::Value*, ir::Value*> map;
+  const ir::CloneFilter filter{[&](const ir::Op& op) { return needs.has(op); },
+                               [&](const ir::Value& argument) { return needs.has(argument); }};
+  part.module->graphs.push_back(ir::clone_graph(whole, part.module.get(), &map, &filter));
+  ir::Graph& copy = *part.module->graphs.back();
+  for (std::size_t i = 0; i < whole.body->arguments.size(); ++i)
+    if (needs.has(*whole.body->arguments[i])) part.inputs.push_back(i);
+  std::vector<ir::Value*> outputs;
+  for (const ir::Value* value : values) outputs.push_back(map.at(value));
+  ir::append_op(*copy.body, OpKind::output, std::move(outputs));
+  copy.argument_names.clear();
+  for (std::size_t i = 0; i < part.inputs.size(); ++i)
+    copy.argument_names.push_back(format("input{}", i));
+  copy.result_names.clear();
+  for (std::size_t i = 0; i < results.size(); ++i)
+    copy.result_names.push_back(format("output{}", i));
+  for (const ir::Graph* callee : detail::with_callees(whole))
+    if (callee != &whole)
+      part.module->graphs.push_back(ir::clone_graph(*callee, part.module.get()));
+  return part;
+}
+
+}  // namespace kiln::graph

@@ -1,0 +1,33 @@
+#pragma once
+
+// Graphs that are recorded while code over tensors runs: they take inputs as these turn up, and
+// parts of them become programs.
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "kiln/graph/graph.h"
+#include "kiln/graph/ir.h"
+#include "kiln/graph/value.h"
+
+namespace kiln::graph {
+
+/// A further input of a graph that is being built.
+Value append_input(const Graph& graph, const Type& type);
+/// Makes the tensor `input` a buffer. What has read it so far reads what the buffer holds at first.
+BufferValue make_writable(const Graph& graph, const Value& input);
+
+/// Puts a constant in the place of the tensor `input`, which nothing reads any more.
+void bake_input(const Graph& graph, const Value& input, const void* data, std::size_t size);
+
+/// Part of a graph.
+struct GraphPart {
+  std::unique_ptr<ir::Module> module;  // of this graph and the ones it calls
+  /// The numbers in the whole graph of the inputs that the part takes, in its order.
+  std::vector<std::size_t> inputs;
+};
+/// What computes `results`, which become its outputs; with `effects` also the side effects.
+GraphPart extract(const Graph& graph, const std::vector<Value>& results, bool effects);
+
+}  // namespace kiln::graph

@@ -1,0 +1,192 @@
+"""Functions over tensors: each op of `kiln.graph.ops`, and what only tensors have.
+
+They compute at once. In a `lazy` block they wait until a value is asked for, in a function marked `functional` until it
+returns, and while a graph is built they add to it.
+
+>>> from kiln.experimental.tensor import Tensor
+>>> softmax(Tensor([0, 0]))
+Tensor([0.5 0.5], dtype=DType.float32, device=Device(type=cpu,id=0))
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, ParamSpec, TypeVar
+
+from kiln import tree
+from kiln._core.experimental import _FunctionCall, _Lazy, defaults, in_graph_context
+from kiln._core.experimental import functional as _lifted
+from kiln._core.experimental.functional import *  # noqa: F403
+from kiln.driver import Device
+from kiln.dtype import DType
+from kiln.experimental.tensor import Tensor
+from kiln.graph import DeviceRef, Type, Value
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def functional(function: Callable[P, R]) -> Callable[P, R]:
+    """Has each call of the function run as one graph.
+
+    >>> @functional
+    ... def scaled(x):
+    ...     return x * 2 + 1
+    >>> scaled(Tensor([1, 2]))
+    Tensor([3 5], dtype=DType.float32, device=Device(type=cpu,id=0))
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if in_graph_context():
+            return function(*args, **kwargs)
+        with _FunctionCall(function.__name__) as recording:
+            results = function(*args, **kwargs)
+        recording.finish([leaf for leaf in tree.leaves(results) if isinstance(leaf, Tensor)])
+        return results
+
+    return call
+
+
+def lazy() -> AbstractContextManager[None]:
+    """Has functions over tensors wait in a block until a value is asked for; what is never asked for is never computed.
+
+    A store takes effect at once.
+    """
+    return _Lazy()
+
+
+def _to_tensors(values: Any) -> Any:
+    return tree.map(lambda v: Tensor.from_graph_value(v) if isinstance(v, Value) else v, values)
+
+
+def map_tensors(function: Callable[[Tensor], Any], values: Any) -> Any:
+    """The tree of `values` with `function` applied to each tensor in it."""
+    return tree.map(lambda v: function(v) if isinstance(v, Tensor) else v, values)
+
+
+def to_tensors(values: Any) -> Any:
+    """The tree of `values` with graph values and arrays as tensors."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, Value):
+            return Tensor.from_graph_value(value)
+        return Tensor.from_dlpack(value) if hasattr(value, "__dlpack__") else value
+
+    return tree.map(convert, values)
+
+
+def arange(
+    start: Any = 0,
+    stop: Any = None,
+    step: Any = 1,
+    out_dim: Any = None,
+    *,
+    dtype: DType | None = None,
+    device: Device | DeviceRef | None = None,
+) -> Tensor:
+    """`start + i * step` up to but without `stop`; one argument is the stop."""
+    return Tensor.arange(start, stop, step, out_dim, dtype=dtype, device=device)
+
+
+def range(  # noqa: A001: the op's name
+    start: Any,
+    stop: Any,
+    step: Any = 1,
+    out_dim: Any = None,
+    *,
+    dtype: DType | None = None,
+    device: Device | DeviceRef | None = None,
+) -> Tensor:
+    """`start + i * step` up to but without `stop`."""
+    dtype, device = defaults(dtype, device)
+    return _lifted.range(start, stop, step, out_dim, dtype=dtype, device=device)
+
+
+def constant(value: Any, dtype: DType | None = None, device: Device | DeviceRef | None = None) -> Tensor:
+    """A tensor that holds numbers or the elements of an array."""
+    return Tensor(value, dtype=dtype, device=device)
+
+
+full, full_like = Tensor.full, Tensor.full_like
+zeros, zeros_like = Tensor.zeros, Tensor.zeros_like
+ones, ones_like = Tensor.ones, Tensor.ones_like
+
+
+def hann_window(
+    window_length: int,
+    device: Device | DeviceRef | None = None,
+    periodic: bool = True,
+    dtype: DType | None = None,
+) -> Tensor:
+    """`0.5 - 0.5 * cos(2 * pi * i / M)`."""
+    dtype, device = defaults(dtype, device)
+    return _lifted.hann_window(window_length, device, periodic, dtype)
+
+
+def _all_elements(name: str) -> Callable[..., Tensor]:
+    """A reduction that takes all elements when it is given no axis."""
+    reduce = getattr(_lifted, name)
+
+    @functools.wraps(reduce, assigned=("__name__", "__doc__"))
+    def function(x: Any, axis: int | None = -1) -> Tensor:
+        return reduce(x, axis) if axis is not None else reduce(_lifted.reshape(x, [-1]), 0)
+
+    return function
+
+
+argmax, argmin = _all_elements("argmax"), _all_elements("argmin")
+mean, prod, sum = _all_elements("mean"), _all_elements("prod"), _all_elements("sum")  # noqa: A001
+_AXIS = object()
+
+
+def _extremum(name: str) -> Callable[..., Tensor]:
+    lifted = getattr(_lifted, name)
+
+    @functools.wraps(lifted, assigned=("__name__", "__doc__"))
+    def function(x: Any, y: Any = None, /, axis: Any = _AXIS) -> Tensor:
+        if y is not None or axis is not None:
+            return lifted(x, y, None if axis is _AXIS else axis)
+        return lifted(_lifted.reshape(x, [-1]), None, 0)
+
+    return function
+
+
+max, min = _extremum("max"), _extremum("min")  # noqa: A001
+elementwise_max, elementwise_min = max, min
+
+
+def clamp(x: Any, lower_bound: Any, upper_bound: Any) -> Tensor:
+    """As `clip` with both bounds."""
+    return _lifted.clip(x, lower_bound, upper_bound)
+
+
+def split(x: Any, size_or_sections: int | Iterable[int], axis: int = 0) -> list[Tensor]:
+    """As `Tensor.split`."""
+    return Tensor.from_dlpack(x).split(size_or_sections, axis)
+
+
+def _region(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function on tensors as a region of control flow, which has graph values."""
+    return lambda *values: function(*_to_tensors(values))
+
+
+def cond(
+    pred: Any, out_types: Iterable[Type] | None, then_fn: Callable[[], Any], else_fn: Callable[[], Any]
+) -> list[Tensor]:
+    """Runs one of two functions."""
+    return _lifted.cond(pred, out_types, _region(then_fn), _region(else_fn))
+
+
+def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callable[..., Any]) -> list[Tensor]:
+    """Runs `body` while `predicate` gives true."""
+    return _lifted.while_loop(initial_values, _region(predicate), _region(body))
+
+
+_OWN = (
+    "arange clamp clip cond constant elementwise_max elementwise_min full full_like functional in_graph_context lazy "
+    "map_tensors ones ones_like split to_tensors while_loop zeros zeros_like"
+).split()
+# What tensors have operators for, and what belongs to graphs alone.
+_HIDDEN = {"Function", "buffer_create", "buffer_load", "call", "getitem", "setitem"}
+__all__ = sorted({name for name in vars(_lifted) if not name.startswith("_") and name not in _HIDDEN} | {*_OWN})

@@ -1,0 +1,163 @@
+// Tensors on the CPU: eager, lazy and in a graph. Expected values are worked out by hand.
+
+#include "kiln/experimental/tensor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kiln/engine/inference_session.h"
+#include "kiln/experimental/functional.h"
+#include "kiln/graph/graph.h"
+#include "kiln/support/error.h"
+
+namespace kiln::experimental {
+namespace {
+
+namespace F = functional;
+using graph::all;
+using graph::slice;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<float> floats(const Tensor& tensor) {
+  const driver::Buffer buffer = tensor.materialize().driver_tensor();
+  const auto* data = static_cast<const float*>(buffer.data());
+  return {data, data + buffer.num_elements()};
+}
+
+TEST(Tensor, ComputesAtOnce) {
+  const Tensor x({1, 2, 3});
+  const Tensor y = x * 2 + x;
+  EXPECT_TRUE(y.real());
+  EXPECT_THAT(floats(y), ElementsAre(3, 6, 9));
+  EXPECT_THAT(floats(1 - x), ElementsAre(0, -1, -2));
+  EXPECT_EQ(x.dtype(), DType::float32);
+}
+
+TEST(Tensor, NumbersMayChangeFromCallToCall) {
+  const Tensor x({1, 2, 3});
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(floats(x * i), ElementsAre(i, 2 * i, 3 * i));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_THAT(floats(F::pow(x, i)), ElementsAre(1,
+                                                  i == 0   ? 1
+                                                  : i == 1 ? 2
+                                                           : 4,
+                                                  i == 0   ? 1
+                                                  : i == 1 ? 3
+                                                           : 9));
+  const Tensor n({1, 2}, {.dtype = DType::int8});
+  EXPECT_EQ((n + 1).dtype(), DType::int8);
+  EXPECT_THROW(n + 200, ValueError);
+  EXPECT_THROW(n + 0.5, ValueError);
+}
+
+TEST(Tensor, OneTensorTwiceIsToldFromTwoTensors) {
+  const Tensor x({1, 2}), y({10, 20});
+  EXPECT_THAT(floats(x + x), ElementsAre(2, 4));
+  EXPECT_THAT(floats(x + y), ElementsAre(11, 22));
+  EXPECT_THAT(floats(y + x), ElementsAre(11, 22));
+  EXPECT_THAT(floats(y + y), ElementsAre(20, 40));
+}
+
+TEST(Tensor, CastToItsOwnTypeIsItself) {
+  const Tensor x({1, 2});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(x.cast(DType::float32).is(x));
+    EXPECT_EQ(x.cast(DType::int32).dtype(), DType::int32);
+  }
+}
+
+TEST(Tensor, Reductions) {
+  const Tensor x({{1, 2, 3}, {4, 5, 6}});
+  EXPECT_THAT(floats(x.sum()), ElementsAre(6, 15));
+  EXPECT_THAT(floats(x.sum(0)), ElementsAre(5, 7, 9));
+  EXPECT_THAT(floats(x.max(std::nullopt)), ElementsAre(6));
+  EXPECT_EQ(x.mean(std::nullopt).shape(), graph::Shape{1});
+  EXPECT_THAT(floats(F::matmul(x, x.T())), ElementsAre(14, 32, 32, 77));
+}
+
+TEST(Tensor, PartsAreReadAndStored) {
+  const Tensor x = Tensor::zeros({2, 3});
+  x[{1, slice(0, 2)}] = Tensor({5, 6});
+  x[{0, 2}] = Tensor(graph::ops::Literal(7));
+  EXPECT_THAT(floats(x), ElementsAre(0, 0, 7, 5, 6, 0));
+  EXPECT_THAT(floats(x[{all, 1}]), ElementsAre(0, 6));
+  const Tensor shared(x.driver_tensor());
+  x[{0}] = Tensor::ones({3});
+  EXPECT_THAT(floats(shared), ElementsAre(1, 1, 1, 5, 6, 0));
+}
+
+TEST(Tensor, LazyValuesKeepWhatTheySaw) {
+  const Tensor x({1, 2});
+  Tensor doubled, never;
+  {
+    const LazyGuard lazy = F::lazy();
+    doubled = x * 2;
+    never = x / 0;
+    EXPECT_FALSE(doubled.real());
+    x[{0}] = Tensor(graph::ops::Literal(10));
+    EXPECT_TRUE(x.real());
+    EXPECT_THAT(floats(x + 1), ElementsAre(11, 3));
+  }
+  EXPECT_THAT(floats(doubled), ElementsAre(2, 4));
+  EXPECT_FALSE(never.real());
+  EXPECT_THAT(floats(doubled + x), ElementsAre(12, 6));
+}
+
+TEST(Tensor, LazyValuesSeeNoLaterStoreOutside) {
+  const Tensor x({1, 2});
+  Tensor sum;
+  {
+    const LazyGuard lazy = F::lazy();
+    sum = x + 1;
+  }
+  for (int i = 0; i < 2; ++i) x[{0}] = Tensor({10 + i})[{0}];
+  EXPECT_THAT(floats(sum), ElementsAre(2, 3));
+}
+
+TEST(Tensor, IsAGraphValueWhileAGraphIsBuilt) {
+  const graph::TensorType type(DType::float32, {3}, driver::CPU());
+  const Tensor held({1, 2, 3});
+  const graph::Graph g = graph::Graph::build("g", {.input_types = {type}},
+                                             [&](const std::vector<graph::Value>& inputs) {
+                                               const Tensor x = Tensor::from_graph_value(inputs[0]);
+                                               const Tensor y = x * held + 1;
+                                               EXPECT_FALSE(y.real());
+                                               EXPECT_TRUE(F::in_graph_context());
+                                               EXPECT_THROW(static_cast<void>(y.item()), TypeError);
+                                               return y.tensorvalue();
+                                             });
+  EXPECT_FALSE(F::in_graph_context());
+  const engine::Model model = engine::InferenceSession().load(g);
+  const Tensor y(model(Tensor({1, 1, 2}).driver_tensor())[0]);
+  EXPECT_THAT(floats(y), ElementsAre(2, 3, 7));
+}
+
+TEST(Tensor, Texts) {
+  EXPECT_EQ(Tensor({1.23456, 2.5, 100}).to_string(),
+            "Tensor([1.235   2.5   100], dtype=DType.float32, device=Device(type=cpu,id=0))");
+  EXPECT_EQ(Tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}, {.dtype = DType::int32}).to_string(),
+            "Tensor([1 2 | 5 6\n 3 4 | 7 8], dtype=DType.int32, device=Device(type=cpu,id=0))");
+  EXPECT_EQ(Tensor::zeros({0, 3}).to_string(),
+            "Tensor([], dtype=DType.float32, device=Device(type=cpu,id=0))");
+  EXPECT_EQ(Tensor(graph::ops::Literal(true), {.dtype = DType::bool_}).to_string(),
+            "Tensor(True, dtype=DType.bool, device=Device(type=cpu,id=0))");
+  EXPECT_THAT(Tensor::arange(0, 2000).to_string(),
+              HasSubstr("[   0    1    2 ... 1997 1998 1999]"));
+}
+
+TEST(Tensor, ErrorsNameTheOp) {
+  const Tensor x({1, 2}), y({1, 2, 3});
+  try {
+    static_cast<void>(x + y);
+    FAIL();
+  } catch (const ValueError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("Failed to create op 'add'"));
+  }
+  EXPECT_FALSE(graph::Graph::has_current());
+  EXPECT_THROW(static_cast<void>(y.item()), TypeError);
+  EXPECT_THROW(static_cast<void>(static_cast<bool>(y)), TypeError);
+}
+
+}  // namespace
+}  // namespace kiln::experimental
