@@ -45,20 +45,45 @@ void add_reads(const Step& step, std::set<int>& read) {
   }
 }
 
+/// How many steps of a program read each tensor.
+class Readers {
+ public:
+  explicit Readers(const Program& program) {
+    for (const std::vector<Step>* steps : {&program.init, &program.run})
+      for_each_step(*steps, [&](const Step& step) {
+        std::set<int> read;
+        add_reads(step, read);
+        add(read, 1);
+      });
+  }
+
+  void add(const std::set<int>& tensors, int by) {
+    for (int tensor : tensors) counts_[tensor] += by;
+  }
+  int count(int tensor) const {
+    const auto it = counts_.find(tensor);
+    return it == counts_.end() ? 0 : it->second;
+  }
+
+ private:
+  std::map<int, int> counts_;
+};
+
 /// Merging of one list of steps.
 class Merger {
  public:
-  Merger(Program& program, std::vector<Step>& steps) : program_(program), steps_(steps) {}
+  Merger(Program& program, Readers& readers, std::vector<Step>& steps)
+      : program_(program), readers_(readers), steps_(steps) {}
 
   void run() {
     for (Step& step : steps_) {
       if (step.condition) {
-        Merger(program_, step.condition->then_steps).run();
-        Merger(program_, step.condition->else_steps).run();
+        Merger(program_, readers_, step.condition->then_steps).run();
+        Merger(program_, readers_, step.condition->else_steps).run();
       }
       if (step.loop) {
-        Merger(program_, step.loop->test).run();
-        Merger(program_, step.loop->body).run();
+        Merger(program_, readers_, step.loop->test).run();
+        Merger(program_, readers_, step.loop->body).run();
       }
     }
     for (const Step& step : steps_) accesses_.push_back(accesses_of(step));
@@ -203,9 +228,12 @@ class Merger {
     for (const auto* op : c.ops)
       if (std::find(merged->ops.begin(), merged->ops.end(), op) == merged->ops.end())
         merged->ops.push_back(op);
-    drop_unread(*merged, a, c);
+    readers_.add(accesses_[i].reads, -1);
+    readers_.add(accesses_[j].reads, -1);
+    drop_unread(*merged, c);
     steps_[j].kernel = std::move(merged);
     accesses_[j] = accesses_of(steps_[j]);
+    readers_.add(accesses_[j].reads, 1);
     steps_[i].kernel = nullptr;
     accesses_[i] = {};
     return true;
@@ -287,24 +315,23 @@ class Merger {
     return true;
   }
 
-  /// Removes stores to temporaries that nothing but the merged kernels `a` and `c` read.
-  void drop_unread(Kernel& kernel, const Kernel& a, const Kernel& c) {
+  /// Removes stores to temporaries that neither the merged kernel reads nor another step; `c` is
+  /// the consumer, and the readers are those without the two kernels that were merged.
+  void drop_unread(Kernel& kernel, const Kernel& c) const {
     std::set<int> read;
     for (const Expr* load : loads_of(kernel)) read.insert(load->tensor);
-    for (std::vector<Step>* steps : {&program_.init, &program_.run})
-      for_each_step(*steps, [&](const Step& step) {
-        if (step.kernel.get() != &a && step.kernel.get() != &c) add_reads(step, read);
-      });
     // A store that refuses data goes where the consumer works out the same values.
     std::set<int> consumed;
     for (const Expr* load : loads_of(c)) consumed.insert(load->tensor);
     std::erase_if(kernel.stores, [&](const Store& store) {
       return is_private(program_, store.tensor) && !read.count(store.tensor) &&
+             readers_.count(store.tensor) == 0 &&
              (consumed.count(store.tensor) || !may_fail(store));
     });
   }
 
   Program& program_;
+  Readers& readers_;
   std::vector<Step>& steps_;
   std::vector<Accesses> accesses_;
   std::vector<std::size_t> moving_;  // what the merge in progress moves behind its consumer
@@ -345,8 +372,9 @@ void drop_dead(Program& program) {
 }  // namespace
 
 void merge_kernels(Program& program) {
-  Merger(program, program.init).run();
-  Merger(program, program.run).run();
+  Readers readers(program);
+  Merger(program, readers, program.init).run();
+  Merger(program, readers, program.run).run();
   drop_dead(program);
 }
 
