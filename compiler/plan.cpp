@@ -14,11 +14,12 @@ namespace {
 
 using nlohmann::json;
 
-/// "matmul", "Epilogue(matmul, add, gelu)", "Fused(add, layer_norm)", "Pack(transpose)".
+/// "matmul", "Epilogue(matmul, add, gelu)", "Fused(add, layer_norm)", "Pack(transpose)",
+/// "Pack(operand)".
 std::string summary(const Kernel& kernel, const json& ops) {
   std::string parts;
   for (const json& op : ops) parts += (parts.empty() ? "" : ", ") + op.get<std::string>();
-  if (kernel.kind == Kernel::Kind::pack) return "Pack(" + parts + ")";
+  if (kernel.kind == Kernel::Kind::pack) return "Pack(" + (parts.empty() ? "operand" : parts) + ")";
   if (kernel.kind == Kernel::Kind::attention) return "Attention(" + parts + ")";
   if (ops.size() == 1) return parts;
   if (parts.empty()) return "copy";

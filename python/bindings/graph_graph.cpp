@@ -128,7 +128,16 @@ void def_members(nb::class_<Graph>& cls) {
       .def_prop_ro("module", &Graph::module, "The module that owns it.")
       .def_prop_ro("inputs", &inputs_of, "Its inputs, in the order of the input types.")
       .def(
-          "output", [](const Graph& g, nb::args values) { g.output_values(to_values(values)); },
+          "output",
+          [](const Graph& g, nb::args values) {
+            for (nb::handle value : values)
+              if (PyList_CheckExact(value.ptr()) || PyTuple_CheckExact(value.ptr()))
+                throw TypeError(
+                    "Graph.output takes each value as an argument of its own: write "
+                    "output(*values) for a " +
+                    std::string(PyList_CheckExact(value.ptr()) ? "list" : "tuple") + " of them.");
+            g.output_values(to_values(values));
+          },
           nb::arg("values"), "Sets the results and verifies the graph.")
       .def_prop_ro(
           "output_types",
