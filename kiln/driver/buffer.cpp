@@ -67,6 +67,9 @@ Buffer Buffer::copy_of(const void* values, std::size_t count, DType dtype, const
 Buffer Buffer::adopt(void* data, DType dtype, const Shape& shape, const Shape* strides,
                      const Device& device, std::function<void()> deleter) {
   check_call("Buffer.wrap");
+  if (!data && kiln::num_elements(shape) > 0)
+    throw ValueError(format("Buffer.wrap: the address of {} elements of {} is null.",
+                            kiln::num_elements(shape), dtype.name()));
   return adopt_state(StorageAccess::make_foreign(
       data, dtype, shape, strides, *device.backend()->default_queue(), std::move(deleter)));
 }

@@ -31,9 +31,11 @@ MmapMode mode_from_string(const std::string& mode) {
              mode));
 }
 
-/// Makes the file at least `bytes` long, for 'w+' after cutting it to nothing.
+/// Makes the file at least `bytes` long, for 'w+' with nothing of what it held. A length that the
+/// system refuses leaves the file as it was.
 void lengthen(const std::string& path, MmapMode mode, std::uint64_t bytes) {
-  const int flags = mode == MmapMode::create ? O_RDWR | O_CREAT | O_TRUNC : O_RDWR;
+  const bool fresh = mode == MmapMode::create;
+  const int flags = fresh ? O_RDWR | O_CREAT : O_RDWR;
   const OpenedFile file = open_regular_file(path, flags, 0666);
   const int fd = file.fd;
   if (fd < 0) throw_file_error(path, "could not be opened for writing", file.error, file.reason);
@@ -42,6 +44,9 @@ void lengthen(const std::string& path, MmapMode mode, std::uint64_t bytes) {
   if (fstat(fd, &status) != 0) error = errno;
   if (error == 0 && static_cast<std::uint64_t>(status.st_size) < bytes &&
       ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    error = errno;
+  if (error == 0 && fresh &&
+      (ftruncate(fd, 0) != 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0))
     error = errno;
   close(fd);
   if (error != 0)

@@ -128,6 +128,7 @@ void DeviceQueue::enqueue_cpu_function(std::function<void()> function) const {
   check_call("DeviceQueue.enqueue_cpu_function");
   if (!backend_->device().is_host())
     throw RuntimeError("enqueue_cpu_function is only supported on CPU queues");
+  if (!function) throw ValueError("enqueue_cpu_function: the function is empty.");
   Work work;
   work.kind = Work::Kind::user_function;
   work.function = std::move(function);

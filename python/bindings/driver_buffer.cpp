@@ -366,10 +366,13 @@ nb::tuple make_tuple_of(const Shape& shape) {
 }
 
 Shape to_int_shape(nb::handle sequence) {
-  if (PyUnicode_Check(sequence.ptr()) || !PySequence_Check(sequence.ptr()))
-    throw TypeError("A shape is a sequence of ints, not " + type_text(sequence) + ".");
-  nb::object items = nb::steal(PySequence_Tuple(sequence.ptr()));
-  if (!items.is_valid()) throw nb::python_error();
+  const bool is_sequence = !PyUnicode_Check(sequence.ptr()) && PySequence_Check(sequence.ptr());
+  nb::object items = is_sequence ? nb::steal(PySequence_Tuple(sequence.ptr())) : nb::object();
+  if (!items.is_valid()) {  // an array of rank 0, too
+    PyErr_Clear();
+    throw TypeError("A shape is a sequence of ints, not " + repr_of(sequence) + " of " +
+                    type_text(sequence) + ".");
+  }
   Shape shape;
   for (Py_ssize_t i = 0; i < PyTuple_Size(items.ptr()); ++i) {
     nb::handle item = PyTuple_GetItem(items.ptr(), i);
@@ -410,7 +413,8 @@ Scalar to_scalar(nb::handle object, bool any_size) {
   PyObject* p = object.ptr();
   if (PyBool_Check(p)) return p == Py_True;
   if (PyFloat_Check(p)) return PyFloat_AsDouble(p);
-  if (!is_number(object)) throw TypeError("Expected a number, got " + type_text(object) + ".");
+  if (!is_number(object))
+    throw TypeError("Expected a number, got " + repr_of(object) + " of " + type_text(object) + ".");
   if (type_name_starts_with(object, "bool")) return PyObject_IsTrue(p) == 1;  // numpy.bool
   if (nb::object number = nb::steal(PyNumber_Index(p)); number.is_valid()) {
     int overflow = 0;

@@ -222,7 +222,13 @@ nb::object to_dlpack(const Buffer& buffer, const std::optional<Integer>& stream,
   driver::DLPackOptions options{.copy = copy};
   if (stream) options.stream = stream->get<std::int64_t>("Buffer.__dlpack__: the stream");
   if (!max_version.is_none()) options.max_version = to_pair(max_version, "max_version");
-  if (!dl_device.is_none()) options.dl_device = to_pair(dl_device, "dl_device");
+  if (!dl_device.is_none()) {
+    options.dl_device = to_pair(dl_device, "dl_device");
+    const auto [type, id] = *options.dl_device;
+    if (!nb::make_tuple(type, id).equal(nb::tuple(dl_device)))  // beyond every device
+      throw BufferError("Buffer.__dlpack__: dl_device is " + repr_of(dl_device) +
+                        ", a device that kiln does not have here; (1, 0) is the host.");
+  }
   if (options.max_version && options.max_version->first >= 1) {
     DLManagedTensorVersioned* tensor = nullptr;
     {

@@ -96,6 +96,10 @@ The numeric limits of a floating-point type.
 }  // namespace
 
 std::string path_of(nb::handle object) {
+  if (!PyUnicode_Check(object.ptr()) && !PyBytes_Check(object.ptr()) &&
+      !nb::hasattr(object, "__fspath__"))
+    throw TypeError("A path is a str, bytes or an os.PathLike object, not " + repr_of(object) +
+                    " of " + type_text(object) + ".");
   nb::object bytes = nb::module_::import_("os").attr("fsencode")(object);
   return {PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))};
 }

@@ -526,3 +526,18 @@ def test_an_index_that_raises_passes_its_exception_on():
     for key in (Index(), (Index(),), slice(Index(), None), slice(None, None, Index())):
         with pytest.raises(ZeroDivisionError, match="of its own"):
             b[key]
+
+
+def test_a_file_that_cannot_be_made_long_enough_keeps_what_it_holds(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"kept")
+    with pytest.raises(RuntimeError, match="could not be lengthened"):
+        Buffer.mmap(path, DType.uint8, (2**62,), mode="w+")
+    assert path.read_bytes() == b"kept"
+    Buffer.mmap(path, DType.uint8, (6,), mode="w+")
+    assert path.read_bytes() == bytes(6)
+
+
+def test_an_array_of_rank_0_is_no_shape():
+    with pytest.raises(TypeError, match=r"^A shape is a sequence of ints, not array\(2\) of <class 'numpy.ndarray'>"):
+        Buffer(DType.int8, np.array(2))

@@ -399,3 +399,8 @@ def test_a_dlpack_device_that_is_none(device):
     producer.__class__ = type("Odd", (Producer,), {"__dlpack_device__": lambda self: device})
     with pytest.raises(BufferError, match="but a device type and an id are ints of 32 bits"):
         Buffer.from_dlpack(producer)
+
+
+def test_a_device_beyond_every_device_is_named_as_given():
+    with pytest.raises(BufferError, match=rf"dl_device is \({2**40}, 0\), a device that kiln does not have"):
+        Buffer(DType.float32, (2,)).__dlpack__(dl_device=(2**40, 0))
