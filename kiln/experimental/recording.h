@@ -28,6 +28,8 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   graph::Value value;
   std::shared_ptr<Recording> recording;
   std::string external_name;
+  /// Of an argument of a staged function that the function must not write: where it stands.
+  std::string argument;
   /// Delayed recordings that read what the memory holds now.
   std::vector<std::weak_ptr<Recording>> readers;
 

@@ -184,6 +184,8 @@ std::optional<std::string> Tensor::external_name() const {
   return state_->external_name;
 }
 
+void Tensor::name_argument(std::string route) const { state()->argument = std::move(route); }
+
 graph::Value Tensor::graph_value() const {
   if (real())
     throw TypeError(
@@ -220,6 +222,11 @@ graph::BufferValue Tensor::buffervalue() const {
         "A tensor whose elements are in memory cannot be written while a graph is built: the graph "
         "would hold a copy of it. Pass it to the function as an argument with a BufferLayout.");
   }
+  if (!self.argument.empty())
+    throw TypeError(format(
+        "argument {} was staged as a tensor, which the function cannot write. Stage it with a "
+        "BufferLayout instead of a TensorLayout.",
+        self.argument));
   if (!self.value.type().is_buffer()) {
     const graph::BufferValue buffer =
         graph::ops::buffer_create(self.value.type().tensor().as_buffer());

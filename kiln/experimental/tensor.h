@@ -142,6 +142,9 @@ class Tensor : public TensorArithmetic {
   /// "Tensor([1 2 3], dtype=DType.float32, device=Device(type=cpu,id=0))"; realises nothing.
   std::string to_string() const;
 
+  /// Says that it is the argument at `route` of a function that is being staged and may not write
+  /// it; a write is a TypeError from then on.
+  void name_argument(std::string route) const;
   /// What graph ops take: its value in the current graph, where a real tensor becomes an input of
   /// a graph that this library records and a constant of any other.
   graph::TensorValue tensorvalue() const;

@@ -7,6 +7,7 @@
 
 #include "bindings.h"
 #include "driver_casters.h"
+#include "experimental_call.h"
 #include "graph_casters.h"
 #include "kiln/experimental/tensor_layout.h"
 
@@ -377,6 +378,11 @@ TensorType(dtype=float32, shape=[Dim('batch_x_1'), Dim(2)], device=cpu:0))")
           if (type.is_tensor() || type.is_buffer())
             return make_layout(experimental::as_layout(type));
         }
+        if (is_tensor(object))
+          throw TypeError(
+              "a Tensor is a value, not a layout: its dims are whatever it currently holds, so "
+              "every "
+              "one of them would be fixed to that size. Pass its .layout to do that on purpose.");
         throw TypeError(
             "expected a TensorLayout, BufferLayout, TensorType or BufferType layout, got " +
             type_text(object) + ": make one with TensorLayout(dtype, shape, device).");

@@ -9,6 +9,7 @@
 #include "experimental_call.h"
 #include "graph_casters.h"
 #include "graph_values.h"
+#include "kiln/experimental/default_session.h"
 #include "kiln/experimental/functional.h"
 #include "kiln/graph/ops.h"
 #include "kiln/support/error.h"
@@ -450,6 +451,8 @@ void def_values(nb::class_<Tensor>& cls) {
              realized(t, "__dlpack_device__");
              return make_buffer(t.driver_tensor()).attr("__dlpack_device__")();
            })
+      .def("_name_argument", &Tensor::name_argument, nb::arg("route"),
+           "Has a write say that the argument at `route` was staged as a tensor.")
       .def("__tensorvalue__", [](const Tensor& t) { return make_value(t.tensorvalue()); })
       .def("__buffervalue__", [](const Tensor& t) { return make_value(t.buffervalue()); })
       .def("__hash__",
@@ -505,6 +508,20 @@ void bind_blocks(nb::module_& m) {
               "kiln._core.driver.Device | None = None) -> tuple[kiln._core.dtype.DType, "
               "kiln._core.driver.Device]"),
       "The dtype and device that new tensors get, with what is given in the place of its part.");
+  m.def(
+      "default_session",
+      [] {
+        ReleaseGil release;
+        return experimental::default_session();
+      },
+      "The session of eager tensors and of callables that are given none.");
+  m.def(
+      "default_session",
+      [] {
+        ReleaseGil release;
+        return experimental::default_session();
+      },
+      "The session of eager tensors and of callables that are given none.");
   m.def(
       "in_graph_context", [] { return experimental::in_graph_context(); },
       "Whether a graph is being built, whose values nobody has while it is.");

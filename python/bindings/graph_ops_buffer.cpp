@@ -6,6 +6,15 @@ namespace kiln::python {
 
 namespace ops = graph::ops;
 
+namespace {
+
+/// What is written: a tensor that can be a buffer becomes one.
+graph::Value to_destination(nb::handle object) {
+  return nb::hasattr(object, "__buffervalue__") ? to_buffer_value(object) : to_value(object);
+}
+
+}  // namespace
+
 void bind_ops_buffer(nb::module_& m) {
   m.def(
       "buffer_load", [](Any x) { return ops::buffer_load(to_value(x)); }, nb::arg("x"),
@@ -13,7 +22,8 @@ void bind_ops_buffer(nb::module_& m) {
   m.def(
       "buffer_store",
       [](Any destination, Any source) {
-        ops::buffer_store(to_value(destination), to_value(source));
+        const graph::Value value = to_value(source);  // before the destination becomes a buffer
+        ops::buffer_store(to_destination(destination), value);
       },
       nb::arg("destination"), nb::arg("source"), R"(
 Overwrites a buffer.
@@ -34,11 +44,12 @@ Overwrites a buffer.
         const nb::object key = PyList_Check(indices.ptr())
                                    ? nb::steal(PyList_AsTuple(indices.ptr()))
                                    : nb::borrow(indices);
-        const graph::Value target = to_value(destination);
+        const graph::Value value = to_value(source);  // before the destination becomes a buffer
+        const graph::Value target = to_destination(destination);
         const graph::Type type = target.type();
         const bool shaped = type.is_tensor() || type.is_buffer();
         const graph::Shape shape = shaped ? type.shaped().shape : graph::Shape();
-        ops::buffer_store_slice(target, to_value(source), to_indices(key, shape));
+        ops::buffer_store_slice(target, value, to_indices(key, shape));
       },
       nb::arg("destination"), nb::arg("source"), nb::arg("indices"),
       "Writes a region of a buffer; entries as in slice_tensor, positive steps only.");

@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Iterable, Sequence
 import enum
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 import kiln._core.driver
 import kiln._core.dtype
+import kiln._core.engine
 from kiln._core.experimental import functional as functional
 import kiln._core.graph
 import kiln.graph
@@ -436,6 +437,9 @@ class Tensor:
 
     def __dlpack_device__(self) -> object: ...
 
+    def _name_argument(self, route: str) -> None:
+        """Has a write say that the argument at `route` was staged as a tensor."""
+
     def __tensorvalue__(self) -> kiln._core.graph.TensorValue: ...
 
     def __buffervalue__(self) -> object: ...
@@ -591,6 +595,13 @@ def defaults(dtype: kiln._core.dtype.DType | None = None, device: kiln._core.dri
     """
     The dtype and device that new tensors get, with what is given in the place of its part.
     """
+
+@overload
+def default_session() -> kiln._core.engine.InferenceSession: ...
+
+@overload
+def default_session() -> kiln._core.engine.InferenceSession:
+    """The session of eager tensors and of callables that are given none."""
 
 def in_graph_context() -> bool:
     """Whether a graph is being built, whose values nobody has while it is."""
