@@ -99,7 +99,8 @@ class Tensor : public TensorArithmetic {
   /// which names `what` was asked for.
   void realize(const char* what = "realize") const;
   /// Its memory. Unrealised: TypeError.
-  driver::Buffer driver_tensor() const;
+  driver::Buffer driver_tensor() const { return buffer(); }
+  const driver::Buffer& buffer() const;
   /// The name of the weight that it stands for.
   std::optional<std::string> external_name() const;
   /// Its value in the graph that it is a part of. Real: TypeError.

@@ -17,6 +17,8 @@ namespace kiln::python {
 engine::WeightsRegistry to_registry(nb::handle object);
 /// Bound to Python, with what calls need to know about it.
 nb::object make_model(engine::Model model);
+/// What a Python Model holds. Another object: TypeError.
+const engine::Model& model_of(nb::handle object);
 /// A path as text; nothing for an object that is no path.
 std::optional<std::string> to_path(nb::handle object);
 

@@ -224,6 +224,12 @@ nb::object make_model(Model model) {
   return nb::cast(std::move(object));
 }
 
+const Model& model_of(nb::handle object) {
+  if (!nb::isinstance<ModelObject>(object) || !nb::inst_ready(object))
+    throw TypeError("Expected a Model, got " + type_text(object) + ".");
+  return nb::inst_ptr<ModelObject>(object)->model;
+}
+
 void bind_engine_model(nb::module_& m) {
   bind_specs(m);
   buffer_class = reinterpret_cast<PyTypeObject*>(nb::type<Buffer>().ptr());

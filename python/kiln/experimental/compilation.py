@@ -21,8 +21,9 @@ from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from kiln import tree
-from kiln._core.experimental import default_session
+from kiln._core.experimental import _fast_call, default_session
 from kiln.driver import Buffer, Device, DLPackArray
+from kiln.dtype import DType
 from kiln.engine import CompiledModel, InferenceSession, Model, TensorSpec, read
 from kiln.experimental.sharding import BufferLayout, TensorLayout, as_layout
 from kiln.experimental.tensor import Tensor
@@ -224,6 +225,11 @@ class _Argument:
         self.device = layout.device
         self.count = len(layout.local_types)
 
+    def facts(self) -> tuple[bool, DType, Device, list[int]]:
+        """What the short way checks; -1 is any size."""
+        extents = dict(self.extents)
+        return self.is_buffer, self.dtype, self.device, [extents.get(axis, -1) for axis in range(self.rank)]
+
     def buffer(self, value: Any) -> Buffer:
         if isinstance(value, Tensor):
             if not value.real:
@@ -292,6 +298,7 @@ class CompiledCallable(Generic[P, R]):
         self._weights = MappingProxyType(dict(weights or {}))
         routes = _routes(in_tree)
         self._arguments = [_Argument(layout, route) for layout, route in zip(self._in_layouts, routes, strict=True)]
+        self._fast = model and _fast_call(model, in_tree, out_tree, [argument.facts() for argument in self._arguments])
 
     @classmethod
     def from_engine_model(
@@ -347,11 +354,22 @@ class CompiledCallable(Generic[P, R]):
         made._set(artifact, engine_model, in_layouts, in_tree, out_layouts, out_tree, weights)
         return made
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.run(*args, **kwargs)
-
     def run(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Checks the arguments, runs the graph and rebuilds the result."""
+        if self._fast is not None:
+            try:
+                result = self._fast(args, kwargs)
+            except (ValueError, TypeError) as error:
+                raise self._named(error) from None
+            if result is not NotImplemented:
+                return result
+        return self._run(args, kwargs)
+
+    __call__ = run
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        """The long way, for what the short one does not know, and for errors."""
+        model = self.engine_model
         try:
             values = self._in_tree.flatten_up_to((args, kwargs))
         except ValueError as error:
@@ -359,7 +377,7 @@ class CompiledCallable(Generic[P, R]):
             raise ValueError(f"tree structure mismatch at {_route(path)}: {reason}") from None
         buffers = [argument.buffer(value) for argument, value in zip(self._arguments, values, strict=True)]
         try:
-            results = self.engine_model.execute(*buffers)
+            results = model.execute(*buffers)
         except (ValueError, TypeError) as error:
             raise self._named(error) from None
         return tree.unflatten(self._out_tree, map(Tensor.from_dlpack, results))

@@ -615,3 +615,14 @@ class _FunctionCall:
 
     def finish(self, results: Sequence[Tensor]) -> None:
         """Runs what was recorded and makes the results real."""
+
+class _FastCall:
+    def __call__(self, arguments: object, keywords: object) -> object:
+        """
+        The result, or NotImplemented for arguments that are not as they were staged.
+        """
+
+def _fast_call(model: object, in_tree: object, out_tree: object, arguments: object) -> object:
+    """
+    The short way, or None for structures with classes; an argument is whether it is a buffer, its dtype, device and sizes, -1 for any.
+    """
