@@ -1,8 +1,12 @@
 #pragma once
 
-// Front header of the layer of tensors: layouts over devices and what is compiled from functions.
+// Front header of the layer of tensors: arrays that compute at once, functions over them, and their
+// layouts over devices.
 
+#include "kiln/experimental/defaults.h"
 #include "kiln/experimental/device_mapping.h"
 #include "kiln/experimental/device_mesh.h"
+#include "kiln/experimental/functional.h"
 #include "kiln/experimental/placement.h"
+#include "kiln/experimental/tensor.h"
 #include "kiln/experimental/tensor_layout.h"
