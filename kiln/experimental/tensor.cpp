@@ -184,6 +184,10 @@ std::optional<std::string> Tensor::external_name() const {
   return state_->external_name;
 }
 
+void Tensor::set_external_name(std::string name) const {
+  state()->external_name = std::move(name);
+}
+
 void Tensor::name_argument(std::string route) const { state()->argument = std::move(route); }
 
 graph::Value Tensor::graph_value() const {

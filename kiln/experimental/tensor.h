@@ -103,6 +103,8 @@ class Tensor : public TensorArithmetic {
   const driver::Buffer& buffer() const;
   /// The name of the weight that it stands for.
   std::optional<std::string> external_name() const;
+  /// Says which weight it stands for.
+  void set_external_name(std::string name) const;
   /// Its value in the graph that it is a part of. Real: TypeError.
   graph::Value graph_value() const;
 

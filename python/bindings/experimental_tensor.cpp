@@ -451,6 +451,16 @@ void def_values(nb::class_<Tensor>& cls) {
              realized(t, "__dlpack_device__");
              return make_buffer(t.driver_tensor()).attr("__dlpack_device__")();
            })
+      .def_prop_ro(
+          "graph_values",
+          [](const Tensor& t) {
+            nb::typed<nb::list, graph::Value> values;
+            values.append(make_value(t.graph_value()));
+            return values;
+          },
+          "Its value in the graph that it is a part of, one for each device. Real: TypeError.")
+      .def("_name_weight", &Tensor::set_external_name, nb::arg("name"),
+           "Says which weight it stands for.")
       .def("_name_argument", &Tensor::name_argument, nb::arg("route"),
            "Has a write say that the argument at `route` was staged as a tensor.")
       .def("__tensorvalue__", [](const Tensor& t) { return make_value(t.tensorvalue()); })

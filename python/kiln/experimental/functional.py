@@ -19,8 +19,9 @@ from kiln._core.experimental import functional as _lifted
 from kiln._core.experimental.functional import *  # noqa: F403
 from kiln.driver import Device
 from kiln.dtype import DType
+from kiln.experimental.sharding import TensorLayout, as_layout
 from kiln.experimental.tensor import Tensor
-from kiln.graph import DeviceRef, Type, Value
+from kiln.graph import DeviceRef, TensorType, Type, Value
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -108,6 +109,25 @@ def constant(value: Any, dtype: DType | None = None, device: Device | DeviceRef 
     return Tensor(value, dtype=dtype, device=device)
 
 
+def constant_external(
+    name: str,
+    layout: TensorLayout | TensorType,
+    device: Device | DeviceRef | None = None,
+    align: int | None = None,
+    is_placeholder: bool | None = None,
+) -> Tensor:
+    """A weight of the graph that is being built, whose data comes when the model is initialised."""
+    local = as_layout(layout).local_types
+    if len(local) > 1:
+        raise NotImplementedError(
+            f"The weight '{name}' is spread over {len(local)} devices; only weights on one device can be declared so far."
+        )
+    type = local[0] if device is None else TensorType(local[0].dtype, local[0].shape, device)
+    weight: Tensor = _lifted.constant_external(name, type, align, is_placeholder)
+    weight._name_weight(name)
+    return weight
+
+
 full, full_like = Tensor.full, Tensor.full_like
 zeros, zeros_like = Tensor.zeros, Tensor.zeros_like
 ones, ones_like = Tensor.ones, Tensor.ones_like
@@ -184,7 +204,7 @@ def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callabl
 
 
 _OWN = (
-    "arange clamp clip cond constant elementwise_max elementwise_min full full_like functional in_graph_context lazy "
+    "arange clamp clip cond constant constant_external elementwise_max elementwise_min full full_like functional in_graph_context lazy "
     "map_tensors ones ones_like split to_tensors while_loop zeros zeros_like"
 ).split()
 # What tensors have operators for, and what belongs to graphs alone.

@@ -437,6 +437,15 @@ class Tensor:
 
     def __dlpack_device__(self) -> object: ...
 
+    @property
+    def graph_values(self) -> list[kiln._core.graph.Value]:
+        """
+        Its value in the graph that it is a part of, one for each device. Real: TypeError.
+        """
+
+    def _name_weight(self, name: str) -> None:
+        """Says which weight it stands for."""
+
     def _name_argument(self, route: str) -> None:
         """Has a write say that the argument at `route` was staged as a tensor."""
 
