@@ -120,7 +120,8 @@ def constant_external(
     local = as_layout(layout).local_types
     if len(local) > 1:
         raise NotImplementedError(
-            f"The weight '{name}' is spread over {len(local)} devices; only weights on one device can be declared so far."
+            f"The weight '{name}' is spread over {len(local)} devices; only weights on one device can be declared so "
+            "far."
         )
     type = local[0] if device is None else TensorType(local[0].dtype, local[0].shape, device)
     weight: Tensor = _lifted.constant_external(name, type, align, is_placeholder)
@@ -204,8 +205,8 @@ def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callabl
 
 
 _OWN = (
-    "arange clamp clip cond constant constant_external elementwise_max elementwise_min full full_like functional in_graph_context lazy "
-    "map_tensors ones ones_like split to_tensors while_loop zeros zeros_like"
+    "arange clamp clip cond constant constant_external elementwise_max elementwise_min full full_like functional "
+    "in_graph_context lazy map_tensors ones ones_like split to_tensors while_loop zeros zeros_like"
 ).split()
 # What tensors have operators for, and what belongs to graphs alone.
 _HIDDEN = {"Function", "buffer_create", "buffer_load", "call", "getitem", "setitem"}
