@@ -1,6 +1,6 @@
 """Runs the benchmarks and prints their figures.
 
-    python benchmarks/run.py --build build/release [minilm overhead driver compile_time import_time memory]
+    python benchmarks/run.py --build build/release [minilm overhead driver tensors compile_time import_time memory]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if __package__ in (None, ""):  # run as a program: make `benchmarks` importable
 
 from benchmarks.common import machine
 
-NAMES = ["import_time", "overhead", "driver", "compile_time", "memory", "minilm"]
+NAMES = ["import_time", "overhead", "driver", "tensors", "compile_time", "memory", "minilm"]
 
 
 def main() -> int:

@@ -1,0 +1,77 @@
+"""Tensors beside the eager arrays of other libraries, and a compiled callable beside its model."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.common import package_version, run_python
+from benchmarks.overhead import nanoseconds
+from kiln.driver import CPU
+from kiln.dtype import DType
+from kiln.experimental.compilation import compile
+from kiln.experimental.sharding import TensorLayout
+from kiln.experimental.tensor import Tensor
+
+# The time of a first use of an op and types, in a process whose compiler is loaded, or that finds the program on disk.
+FIRST = """
+import time
+from kiln.experimental.tensor import Tensor
+from kiln.experimental import functional as F
+x = Tensor.ones([8])
+x + x
+times = []
+for op in (F.exp, F.tanh, F.sqrt, F.sigmoid, F.relu):
+    start = time.perf_counter()
+    op(x)
+    times.append(time.perf_counter() - start)
+print(sorted(times)[2] * 1e3)
+"""
+
+
+def jax_add(shape: tuple[int, ...]) -> Callable[[], object] | None:
+    if not package_version("jax"):
+        return None
+    import jax
+
+    x = jax.numpy.ones(shape)
+    return lambda: (x + x).block_until_ready()
+
+
+def torch_add(shape: tuple[int, ...]) -> Callable[[], object] | None:
+    if not package_version("torch"):
+        return None
+    import torch
+
+    torch.set_num_threads(1)
+    x = torch.ones(shape)
+    return lambda: x + x
+
+
+def first_use(**variables: str) -> float:
+    """Milliseconds, the median of five ops."""
+    return float(run_python(FIRST, **variables))
+
+
+def main(build: pathlib.Path) -> None:
+    for shape, limit in (((8,), "at most 2000"), ((512, 512), "at most torch, 1 thread")):
+        x, array = Tensor.ones(shape), np.ones(shape, np.float32)
+        number = 2000 if len(shape) == 1 else 200
+        rows = [(f"kiln a + b ({limit})", nanoseconds(lambda x=x: x + x, number))]
+        for name, make in (("jax", jax_add), ("torch", torch_add)):
+            if call := make(shape):
+                rows.append((f"{name} {package_version(name)}", nanoseconds(call, number)))
+        rows.append(("numpy", nanoseconds(lambda array=array: array + array, number)))
+        print(f"  {list(shape)}")
+        for name, ns in rows:
+            print(f"    {name:42s} {ns:8.0f} ns")
+    run_compiled = compile(lambda x: x * 2)(TensorLayout(DType.float32, [8], CPU()))
+    tensor = Tensor.ones([8])
+    buffer, model = tensor.driver_tensor, run_compiled.engine_model
+    beyond = nanoseconds(lambda: run_compiled(tensor)) - nanoseconds(lambda: model.execute(buffer))
+    print(f"  {'callable beyond Model.execute (at most 1000)':44s} {beyond:8.0f} ns")
+    print(f"  {'first use of an op, cold (at most 25)':44s} {first_use(KILN_CACHE='0'):8.2f} ms")
+    first_use()
+    print(f"  {'first use of an op, from disk (at most 1.5)':44s} {first_use():8.2f} ms")
