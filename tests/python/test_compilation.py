@@ -16,7 +16,7 @@ from kiln.driver import CPU, Buffer
 from kiln.dtype import DType
 from kiln.engine import InferenceSession, read
 from kiln.experimental import functional as F
-from kiln.experimental.compilation import CompiledCallable, StagedGraph, compile, stage
+from kiln.experimental.compilation import CompiledCallable, StagedGraph, as_subgraph, compile, stage
 from kiln.experimental.sharding import BufferLayout, TensorLayout
 from kiln.experimental.tensor import Tensor
 from kiln.graph import BufferType, DeviceRef, Graph, TensorType, ops
@@ -360,3 +360,101 @@ def test_threads_share_a_callable():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def bodies(staged):
+    return re.findall(r"kiln.graph @(\w+)\(.*subgraph", str(staged))
+
+
+def test_a_subgraph_is_recorded_once():
+    @as_subgraph
+    def layer(x, gain):
+        return {"y": F.relu(x) * gain}
+
+    def twice(x, y):
+        first = layer(x, 2.0)["y"]
+        return layer(first, 2.0)["y"], layer(x, 3.0)["y"], layer(y, 2.0)["y"]
+
+    staged = stage(twice)(layout("n"), layout("m", 2))
+    assert bodies(staged) == ["layer", "layer_1", "layer_2"]
+    results = CompiledCallable(staged)(Tensor([-1, 2]), Tensor([[1, -2]]))
+    assert [array(r) for r in results] == [[0, 8], [0, 6], [[2, 0]]]
+    assert bodies(stage(twice, allow_subgraphs=False)(layout("n"), layout("n", 2))) == []
+    # At once it is an ordinary function, and closures have bodies of their own.
+    assert array(layer(Tensor([-1, 2]), 2.0)["y"]) == [0, 4]
+    plus = [as_subgraph(lambda x, i=i: x + i, name="plus") for i in (1, 2)]
+    staged = stage(lambda x: plus[1](plus[0](x)))(layout(1))
+    assert bodies(staged) == ["plus", "plus_1"]
+    assert array(CompiledCallable(staged)(Tensor([0]))) == [3]
+
+
+def test_subgraphs_inside_of_subgraphs_are_inlined():
+    inner = as_subgraph(lambda x: x * 2, name="inner")
+    outer = as_subgraph(lambda x: inner(x) + 1, name="outer")
+    staged = stage(lambda x: outer(outer(x)))(layout(2))
+    assert bodies(staged) == ["outer"]
+    assert array(CompiledCallable(staged)(Tensor([1, 2]))) == [7, 11]
+
+
+def test_a_subgraph_writes_through_the_buffers_it_gets():
+    @as_subgraph
+    def count(state, x):
+        state[...] = state + x
+        return state, x * 2
+
+    def step(state, x):
+        same, doubled = count(state, x)
+        same, doubled = count(same, doubled)
+        return same + 0, doubled
+
+    staged = stage(step)(buffer_layout(2), layout(2))
+    assert bodies(staged) == ["count"]
+    state = Tensor([0, 0])
+    total, doubled = CompiledCallable(staged)(state, Tensor([1, 2]))
+    assert (array(state), array(total), array(doubled)) == ([3, 6], [3, 6], [4, 8])
+
+
+def test_what_a_subgraph_may_not_do():
+    def creates(x):
+        y = x + 1
+        y[0] = x[1]
+        return y
+
+    with pytest.raises(ValueError, match="create new buffer"):
+        stage(as_subgraph(creates))(layout(2))
+        stage(lambda x: as_subgraph(creates)(x))(layout(2))
+    with pytest.raises(TypeError, match="argument 0 was staged as a tensor"):
+        stage(lambda b: as_subgraph(lambda x: x.__setitem__(0, x[1]) or x)(b + 0))(buffer_layout(2))
+    assert not F.in_graph_context()
+
+
+def test_named_layers_share_a_body():
+    def layer(i):
+        def forward(x):
+            return x @ F.constant_external("w", TensorType(F32, [2, 2], CPU()))
+
+        return as_subgraph(forward, name="layer", prefix=f"layers.{i}.")
+
+    def model(x):
+        for i in range(3):
+            x = layer(i)(x)
+        return x
+
+    staged = stage(model)(layout("n", 2))
+    assert bodies(staged) == ["layer"]
+    weights = {f"layers.{i}.w": np.float32([[1, i], [0, 1]]) for i in range(3)}
+    want = np.float32([[1, 1]])
+    for w in weights.values():
+        want = want @ w
+    assert array(CompiledCallable(staged, weights)(Tensor([[1, 1]]))) == want.tolist()
+
+    def misused(x):
+        layer(0)(x)
+        return layer(1)((x, x))
+
+    with pytest.raises(TypeError, match="^layer argument 0: expected a Tensor, got tuple"):
+        stage(misused)(layout("n", 2))
+    with pytest.raises(ValueError, match="^layer tree structure mismatch at <root>: expected keys"):
+        stage(lambda x: layer(1)(layer(0)(x), x))(layout("n", 2))
+    with pytest.raises(ValueError, match="^layer argument 0: expected"):
+        stage(lambda x: layer(1)(layer(0)(x)[:1]))(layout(3, 2))

@@ -9,7 +9,8 @@ from kiln.driver import CPU
 from kiln.dtype import DType
 from kiln.engine import InferenceSession
 from kiln.experimental import functional as F
-from kiln.experimental.nn import Module, module_dataclass
+from kiln.experimental.compilation import stage
+from kiln.experimental.nn import Module, module_dataclass, subgraphable
 from kiln.experimental.sharding import TensorLayout
 from kiln.experimental.tensor import Tensor
 from kiln.graph import Graph
@@ -165,3 +166,51 @@ def test_module_dataclass():
     assert module.compile(TensorLayout(F32, [2], CPU()))(Tensor([1, 2])).to_numpy().tolist() == [3, 7]
     with pytest.raises(TypeError, match="must be a subclass of Module"):
         module_dataclass(type("Plain", (), {}))
+
+
+@subgraphable
+class Layer(Module):
+    def __init__(self, random, size):
+        self.linear = Linear(random, size, size)
+        self.gain = Tensor(random.standard_normal(size).astype(np.float32))
+
+    def forward(self, x):
+        return x + F.relu(self.linear(x)) * self.gain
+
+
+class Stack(Module):
+    def __init__(self, random, size, count):
+        self.layers = [Layer(random, size) for _ in range(count)]
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_repeated_layers_are_one_subgraph(x):
+    stack = Stack(np.random.default_rng(0), 3, 4)
+    graph = stack.trace(TensorLayout(F32, ["n", 3], CPU()))
+    assert str(graph.module).count(" subgraph") == 1
+    run = stack.compile(TensorLayout(F32, ["n", 3], CPU()))
+    assert sorted(run.weights) == sorted(name for name, _ in stack.parameters)
+    want = x.astype(np.float64)
+    for layer in stack.layers:
+        p = {name: tensor.to_numpy().astype(np.float64) for name, tensor in layer.parameters}
+        want = want + np.maximum(want @ p["linear.weight"] + p["linear.bias"], 0) * p["gain"]
+    np.testing.assert_allclose(run(Tensor(x)).to_numpy(), want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(stack(Tensor(x)).to_numpy(), want, rtol=1e-5, atol=1e-5)
+    inlined = stack.compile(TensorLayout(F32, ["n", 3], CPU()), allow_subgraphs=False)
+    np.testing.assert_allclose(inlined(Tensor(x)).to_numpy(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_weight_whose_name_is_not_its_place():
+    layer = Layer(np.random.default_rng(0), 3)
+
+    def function(x):
+        layer.apply_to_parameters(lambda name, t: F.constant_external(f"a.{name}s", t.layout))
+        return layer(x)
+
+    text = "^weight 'a.gains' is stored at 'gain' in this callable, but its name does not end with that path.$"
+    with pytest.raises(TypeError, match=text):
+        stage(function)(TensorLayout(F32, [1, 3], CPU()))

@@ -11,26 +11,29 @@
 Tensor([2 4 6], dtype=DType.float32, device=Device(type=cpu,id=0))
 """
 
+import contextlib
 import io
 import os
 import pickle
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from kiln import tree
 from kiln._core.experimental import _fast_call, default_session
 from kiln.driver import Buffer, Device, DLPackArray
 from kiln.dtype import DType
 from kiln.engine import CompiledModel, InferenceSession, Model, TensorSpec, read
+from kiln.experimental import functional as F
 from kiln.experimental.sharding import BufferLayout, TensorLayout, as_layout
 from kiln.experimental.tensor import Tensor
-from kiln.graph import BufferType, Graph, StaticDim, TensorType, Value
+from kiln.graph import BufferType, BufferValue, Graph, StaticDim, TensorType, Value, ops
 from kiln.tree import TreeDef
 
-__all__ = ["CompiledCallable", "StagedGraph", "compile", "stage"]
+__all__ = ["CompiledCallable", "StagedGraph", "as_subgraph", "compile", "stage"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,10 +50,6 @@ def _route(path: str) -> str:
 
 def _routes(structure: TreeDef) -> list[str]:
     return [_route(path) for path in structure.leaf_paths]
-
-
-def _is_raw_value(value: Any) -> bool:
-    return isinstance(value, Value)
 
 
 class StagedGraph(Generic[P, R]):
@@ -97,6 +96,174 @@ class StagedGraph(Generic[P, R]):
 
     def __repr__(self) -> str:
         return str(self._graph.module)
+
+
+class _Body(NamedTuple):
+    """A function that was recorded as a subgraph."""
+
+    graph: Graph
+    structure: TreeDef
+    types: tuple[Any, ...]
+    out_tree: TreeDef
+    outputs: list[int | None]  # for each result the number of the argument that it is, if it is one
+
+
+class _Trace(threading.local):
+    """The graph that `stage` records on this thread, and the bodies of its subgraphs."""
+
+    graph: Graph | None = None
+    bodies: dict[Any, _Body]
+    kept: list[Any]  # functions that keys name by their address
+
+
+_trace = _Trace()
+
+
+@contextlib.contextmanager
+def _tracing(graph: Graph | None) -> Iterator[None]:
+    outer = dict(vars(_trace))
+    vars(_trace).update(graph=graph, bodies={}, kept=[])
+    try:
+        yield
+    finally:
+        vars(_trace).clear()
+        vars(_trace).update(outer)
+
+
+def _value_of(tensor: Tensor) -> Value:
+    """What the tensor is in the graph: a buffer stays one."""
+    return tensor.__tensorvalue__() if tensor.real else tensor.graph_values[0]
+
+
+def _take_apart(result: Any) -> tuple[list[Tensor], TreeDef]:
+    """The tensors of what a staged function returned."""
+    found, structure = tree.flatten(result, leaf=lambda value: isinstance(value, Tensor | Value))
+    if any(isinstance(value, Value) for value in found):
+        raise TypeError("a staged callable must return Tensors")
+    return found, structure
+
+
+@overload
+def as_subgraph(
+    fn: None = None, *, name: str | None = None, prefix: str | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+@overload
+def as_subgraph(
+    fn: Callable[P, R], *, name: str | None = None, prefix: str | None = None
+) -> Callable[P, R]: ...
+
+
+def as_subgraph(fn: Any = None, *, name: str | None = None, prefix: str | None = None) -> Any:
+    """Has a function be recorded once in a trace and called from then on; also a decorator.
+
+    A call is of the same body when the function is the same, and the structure, static values and types of its
+    arguments are. With a name and a prefix that is not empty the name counts instead of the function, so that layers
+    that differ in their weights alone share one body: `prefix` stands before the names of the weights that the body
+    declares. A module is given the prefix of its place in the model, which the names of its weights tell. Outside of a
+    trace, and inside of another subgraph, the function is simply called.
+    """
+    if fn is None:
+        return lambda function: as_subgraph(function, name=name, prefix=prefix)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if _trace.graph is None or not F.in_graph_context() or Graph.current != _trace.graph:
+            return fn(*args, **kwargs)
+        return _call_subgraph(fn, name, prefix, args, kwargs)
+
+    call.__name__ = call.__qualname__ = getattr(fn, "__name__", type(fn).__name__)
+    call.__doc__ = getattr(fn, "__doc__", None)
+    call.__wrapped__ = fn  # type: ignore[attr-defined]
+    return call
+
+
+def _prefix_of(fn: Any) -> str:
+    """The place of a module in its model, as the names of its weights tell it."""
+    prefix = ""
+    for path, tensor in getattr(fn, "parameters", ()):
+        weight = tensor.external_name
+        if weight is None:
+            continue
+        if not (weight == path or weight.endswith(f".{path}")):
+            raise TypeError(
+                f"weight '{weight}' is stored at '{path}' in this callable, but its name does not end with that path."
+            )
+        prefix = weight[: len(weight) - len(path)]
+    return prefix
+
+
+def _call_subgraph(fn: Any, name: str | None, prefix: str | None, args: Any, kwargs: Any) -> Any:
+    leaves, structure = tree.flatten((args, kwargs), leaf=Tensor)
+    prefix = _prefix_of(fn) if prefix is None else prefix
+    values = [_value_of(leaf) for leaf in leaves]
+    types = tuple(value.type for value in values)
+    symbol = _name_of(fn, name)
+    if name is not None and prefix:
+        body = _trace.bodies.get(name)
+        if body is not None:
+            _check_call(symbol, body, args, kwargs, types)
+        key: Any = name
+    else:
+        key = (id(fn), structure, tuple(map(str, types)))
+        body = _trace.bodies.get(key)
+    if body is None:
+        body = _trace.bodies[key] = _record_body(fn, symbol, structure, types)
+        _trace.kept.append(fn)
+    results = iter(ops.call(body.graph, *values, prefix=prefix))
+    outputs = [
+        Tensor.from_graph_value(next(results)) if argument is None else leaves[argument] for argument in body.outputs
+    ]
+    return tree.unflatten(body.out_tree, outputs)
+
+
+def _check_call(symbol: str, body: _Body, args: Any, kwargs: Any, types: tuple[Any, ...]) -> None:
+    try:
+        found = body.structure.flatten_up_to((args, kwargs))
+    except ValueError as error:
+        path, _, reason = str(error).partition(": ")
+        raise ValueError(f"{symbol} tree structure mismatch at {_route(path)}: {reason}") from None
+    routes = _routes(body.structure)
+    for route, value in zip(routes, found, strict=True):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{symbol} argument {route}: expected a Tensor, got {type(value).__name__}")
+    for route, expected, given in zip(routes, body.types, types, strict=True):
+        if expected != given:
+            raise ValueError(f"{symbol} argument {route}: expected {expected}, got {given}")
+
+
+def _record_body(fn: Any, symbol: str, structure: TreeDef, types: tuple[Any, ...]) -> _Body:
+    graph: Any = _trace.graph
+    names = {body.graph.name for body in _trace.bodies.values()} | {graph.name}
+    unique, number = symbol, 0
+    while unique in names:
+        number += 1
+        unique = f"{symbol}_{number}"
+    body = graph.add_subgraph(unique, input_types=list(types))
+    with body:
+        inputs = [Tensor.from_graph_value(value) for value in body.inputs]
+        for tensor, type, route in zip(inputs, types, _routes(structure), strict=True):
+            if not isinstance(type, BufferType):
+                tensor._name_argument(route)
+        args, kwargs = tree.unflatten(structure, inputs)
+        # A module's parameters are weights of the caller's graph; the body declares its own.
+        function = fn._with_weights() if hasattr(fn, "_with_weights") else fn
+        found, out_tree = _take_apart(function(*args, **kwargs))
+        outputs: list[int | None] = []
+        values = []
+        for tensor in found:
+            is_buffer = not tensor.real and isinstance(tensor.graph_values[0], BufferValue)
+            argument = next((i for i, own in enumerate(inputs) if own is tensor or hash(own) == hash(tensor)), None)
+            if is_buffer and argument is None:
+                raise ValueError(
+                    f"The subgraph '{unique}' returns a buffer that it created: each call would create new buffer "
+                    "memory that its caller does not know. Return a tensor, such as `t + 0`."
+                )
+            outputs.append(argument if is_buffer else None)
+            if not is_buffer:
+                values.append(tensor.__tensorvalue__())
+        body.output(*values)
+    return _Body(body, structure, types, out_tree, outputs)
 
 
 def _name_of(function: Callable[..., Any], name: str | None) -> str:
@@ -149,22 +316,19 @@ def stage(
             custom_extensions=list(custom_extensions),
             is_device_graph=is_device_graph,
         )
-        with graph:
+        with graph, _tracing(graph if allow_subgraphs else None):
             inputs = [Tensor.from_graph_value(value) for value in graph.inputs]
             for tensor, layout, route in zip(inputs, in_layouts, _routes(in_tree), strict=True):
                 if not isinstance(layout, BufferLayout):
                     tensor._name_argument(route)
             staged_args, staged_kwargs = tree.unflatten(in_tree, inputs)
-            result = fn(*staged_args, **staged_kwargs)
-            found, out_tree = tree.flatten(result, leaf=lambda value: isinstance(value, Tensor | Value))
-            if any(map(_is_raw_value, found)):
-                raise TypeError("a staged callable must return Tensors")
+            found, out_tree = _take_apart(fn(*staged_args, **staged_kwargs))
             outputs = [tensor.__tensorvalue__() for tensor in found]
             graph.output(*outputs)
         out_layouts = [as_layout(value.type) for value in outputs]
         return StagedGraph(graph, in_layouts, in_tree, out_layouts, out_tree, signal_buffer_index)
 
-    del signal_devices, allow_subgraphs  # matter to several accelerators, and to repeated layers
+    del signal_devices  # matter to several accelerators
     return record
 
 

@@ -25,13 +25,14 @@ from kiln.driver import CPU, Device, DLPackArray
 from kiln.dtype import DType
 from kiln.engine import InferenceSession
 from kiln.experimental import functional as F
-from kiln.experimental.compilation import CompiledCallable, stage
+from kiln.experimental.compilation import CompiledCallable, as_subgraph, stage
 from kiln.experimental.tensor import Tensor
 from kiln.graph import DeviceRef, Graph
 
-__all__ = ["Module", "module_dataclass"]
+__all__ = ["Module", "module_dataclass", "subgraphable"]
 
 T = TypeVar("T")
+M = TypeVar("M", bound="Module")
 _log = logging.getLogger("kiln.experimental.nn")
 
 
@@ -244,3 +245,32 @@ def module_dataclass(cls: type[T]) -> type[T]:
     if not issubclass(cls, Module):
         raise TypeError(f"{cls.__name__} must be a subclass of Module to be a module_dataclass.")
     return dataclasses.dataclass(eq=False, repr=False)(cls)
+
+
+def subgraphable(cls: type[M]) -> type[M]:
+    """Has each call of the class's modules in a trace be one of a subgraph that all of them share: repeated layers are
+    recorded once. They must differ in their parameters alone."""
+    call = cls.__call__
+
+    def shared(self: M, *args: Any, **kwargs: Any) -> Any:
+        return as_subgraph(_Layer(self, call), name=cls.__name__)(*args, **kwargs)
+
+    cls.__call__ = shared  # type: ignore[method-assign]
+    return cls
+
+
+class _Layer:
+    """A module as the function that `as_subgraph` records."""
+
+    def __init__(self, module: Module, call: Callable[..., Any]) -> None:
+        self._module, self._call = module, call
+
+    @property
+    def parameters(self) -> Iterable[tuple[str, Tensor]]:
+        return self._module.parameters
+
+    def _with_weights(self) -> "_Layer":
+        return _Layer(self._module._with_weights(), self._call)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(self._module, *args, **kwargs)
