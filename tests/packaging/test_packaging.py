@@ -172,6 +172,11 @@ def test_cpp_counter_compiles_its_graph(prefix, tmp_path):
     assert lines == [f"returned {n}, now the buffer holds {n + 1}" for n in range(3)]
 
 
+def test_cpp_regression_compiles_its_step(prefix, tmp_path):
+    program = build_consumer(ROOT / "examples/regression", tmp_path, prefix) / "regression"
+    assert run(program).splitlines()[-1].startswith("weights Tensor([  2  -1 0.5]")
+
+
 def test_libkiln_is_small_and_needs_no_llvm(tmp_path):
     library = BUILD / "lib" / "libkiln.so"
     stripped = tmp_path / "libkiln.so"

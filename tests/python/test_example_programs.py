@@ -62,6 +62,20 @@ def test_counter_needs_no_search_path():
 
 
 @only_release
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("regression/regression.py", "weights [ 2.  -1.   0.5]"),
+        ("gpt2_block/gpt2_block.py", "2 x 5: [Dim(2), Dim(5), Dim(64)]"),
+    ],
+)
+def test_examples_over_tensors_need_no_search_path(program, expected):
+    result = run(program, search_path=False)
+    assert result.returncode == 0, result.stderr
+    assert expected in result.stdout
+
+
+@only_release
 def test_embed_needs_no_search_path():
     result = run(
         "minilm/embed.py", "He drove to the stadium.", "He went to the stadium by car.", search_path=False
