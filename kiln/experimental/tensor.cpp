@@ -45,6 +45,7 @@ std::vector<std::int64_t> static_dims(const graph::Shape& shape, const char* wha
 driver::Buffer filled(const std::vector<std::int64_t>& dims, const graph::Array& element,
                       const driver::Device& device) {
   driver::Buffer buffer(element.dtype, dims, driver::CPU());
+  if (buffer.num_elements() == 0) return device.is_host() ? buffer : buffer.copy(device);
   const auto& bytes = element.data->bytes;
   auto* to = static_cast<std::byte*>(buffer.data());
   const auto count = static_cast<std::size_t>(buffer.num_elements());
@@ -184,9 +185,7 @@ std::optional<std::string> Tensor::external_name() const {
   return state_->external_name;
 }
 
-void Tensor::set_external_name(std::string name) const {
-  state()->external_name = std::move(name);
-}
+void Tensor::set_external_name(std::string name) const { state()->external_name = std::move(name); }
 
 void Tensor::name_argument(std::string route) const { state()->argument = std::move(route); }
 

@@ -246,8 +246,7 @@ TEST(Control, CallsOfTextAreChecked) {
   EXPECT_THAT(compiled("@test", "@test"), ElementsAre(2, 4, 6));
   EXPECT_THAT(
       [&] { compiled("{prefix = \"\"} : tensor<[3], f32>", "{prefix = \"\"} : tensor<[q], f32>"); },
-      ThrowsMessage<RuntimeError>(
-          HasSubstr("Result 0 of the call to 'doubled' has the wrong type")));
+      ThrowsMessage<ValueError>(HasSubstr("Result 0 of the call to doubled has the wrong type")));
 }
 
 TEST(Control, RangeCountsAtRunTime) {
