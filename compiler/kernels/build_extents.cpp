@@ -345,7 +345,7 @@ void Builder::check_slice(const ir::Op& op) {
                                         : (span - 1).floor_div(step) + 1;
       settle(
           op, out[i], size,
-          format("slice_tensor: out_dim is {{0}} but the slice has {{1}} elements on axis {}", i),
+          format("{}: out_dim is {{0}} but the slice has {{1}} elements on axis {}", user_name(op), i),
           {is_known(out[i]) ? out[i] : size, size});
     }
   }
