@@ -10,5 +10,5 @@
 #include "kiln/experimental/functional.h"
 #include "kiln/experimental/placement.h"
 #include "kiln/experimental/tensor.h"
-#include "kiln/experimental/tree.h"
 #include "kiln/experimental/tensor_layout.h"
+#include "kiln/experimental/tree.h"

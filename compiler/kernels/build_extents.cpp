@@ -343,10 +343,10 @@ void Builder::check_slice(const ir::Op& op) {
       // A step that only running tells may be as large as a number can be.
       const Dim size = step.is_static() ? (span + step - (steps[i] > 0 ? 1 : -1)).floor_div(step)
                                         : (span - 1).floor_div(step) + 1;
-      settle(
-          op, out[i], size,
-          format("{}: out_dim is {{0}} but the slice has {{1}} elements on axis {}", user_name(op), i),
-          {is_known(out[i]) ? out[i] : size, size});
+      settle(op, out[i], size,
+             format("{}: out_dim is {{0}} but the slice has {{1}} elements on axis {}",
+                    user_name(op), i),
+             {is_known(out[i]) ? out[i] : size, size});
     }
   }
   bounds_[&op] = std::move(bounds);
