@@ -52,27 +52,14 @@ def _routes(structure: TreeDef) -> list[str]:
     return [_route(path) for path in structure.leaf_paths]
 
 
-class StagedGraph(Generic[P, R]):
-    """A function over tensors that was recorded as a graph for arguments of certain layouts; `stage` makes it."""
+class _Signature:
+    """The layouts and structures of a function's arguments and results."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        in_layouts: Sequence[Layout],
-        in_tree: TreeDef,
-        out_layouts: Sequence[Layout],
-        out_tree: TreeDef,
-        signal_buffer_index: int | None = None,
+    def _set_signature(
+        self, in_layouts: Sequence[Layout], in_tree: TreeDef, out_layouts: Sequence[Layout], out_tree: TreeDef
     ) -> None:
-        self._graph = graph
         self._in_layouts, self._in_tree = list(in_layouts), in_tree
         self._out_layouts, self._out_tree = list(out_layouts), out_tree
-        self._signal_buffer_index = signal_buffer_index
-
-    @property
-    def graph(self) -> Graph:
-        """The recorded graph."""
-        return self._graph
 
     @property
     def in_layouts(self) -> list[Layout]:
@@ -93,6 +80,26 @@ class StagedGraph(Generic[P, R]):
     def out_tree(self) -> TreeDef:
         """The structure of the result, static values included."""
         return self._out_tree
+
+
+class StagedGraph(_Signature, Generic[P, R]):
+    """A function over tensors that was recorded as a graph for arguments of certain layouts; `stage` makes it."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        in_layouts: Sequence[Layout],
+        in_tree: TreeDef,
+        out_layouts: Sequence[Layout],
+        out_tree: TreeDef,
+    ) -> None:
+        self._graph = graph
+        self._set_signature(in_layouts, in_tree, out_layouts, out_tree)
+
+    @property
+    def graph(self) -> Graph:
+        """The recorded graph."""
+        return self._graph
 
     def __repr__(self) -> str:
         return str(self._graph.module)
@@ -326,7 +333,7 @@ def stage(
             outputs = [tensor.__tensorvalue__() for tensor in found]
             graph.output(*outputs)
         out_layouts = [as_layout(value.type) for value in outputs]
-        return StagedGraph(graph, in_layouts, in_tree, out_layouts, out_tree, signal_buffer_index)
+        return StagedGraph(graph, in_layouts, in_tree, out_layouts, out_tree)
 
     del signal_devices  # matter to several accelerators
     return record
@@ -426,7 +433,7 @@ class _Argument:
         )
 
 
-class CompiledCallable(Generic[P, R]):
+class CompiledCallable(_Signature, Generic[P, R]):
     """A compiled function that runs on tensors; `compile` makes it. It is called as the function was, with a Tensor for
     each layout, and every other argument as it was staged.
 
@@ -457,8 +464,7 @@ class CompiledCallable(Generic[P, R]):
         weights: Mapping[str, DLPackArray] | None,
     ) -> None:
         self._artifact, self._model = artifact, model
-        self._in_layouts, self._in_tree = list(in_layouts), in_tree
-        self._out_layouts, self._out_tree = list(out_layouts), out_tree
+        self._set_signature(in_layouts, in_tree, out_layouts, out_tree)
         self._weights = MappingProxyType(dict(weights or {}))
         routes = _routes(in_tree)
         self._arguments = [_Argument(layout, route) for layout, route in zip(self._in_layouts, routes, strict=True)]
@@ -580,26 +586,6 @@ class CompiledCallable(Generic[P, R]):
     def weights(self) -> Mapping[str, DLPackArray]:
         """The registry that it was made with, which cannot be changed."""
         return self._weights
-
-    @property
-    def in_layouts(self) -> list[Layout]:
-        """As `StagedGraph.in_layouts`."""
-        return list(self._in_layouts)
-
-    @property
-    def in_tree(self) -> TreeDef:
-        """As `StagedGraph.in_tree`."""
-        return self._in_tree
-
-    @property
-    def out_layouts(self) -> list[Layout]:
-        """As `StagedGraph.out_layouts`."""
-        return list(self._out_layouts)
-
-    @property
-    def out_tree(self) -> TreeDef:
-        """As `StagedGraph.out_tree`."""
-        return self._out_tree
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{argument.route}: {layout!r}" for argument, layout in
