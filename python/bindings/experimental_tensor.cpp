@@ -26,9 +26,6 @@ using TensorObject = nb::typed<nb::object, Tensor>;
 
 PyTypeObject* tensor_class = nullptr;
 
-/// The signature of a method with the docstring "As `F.{name}`.".
-std::string as_function(const char* name) { return std::string("As `F.") + name + "`."; }
-
 driver::Device to_device(nb::handle object) {
   if (is_device(object)) return nb::inst_ptr<DeviceObject>(object)->device;
   return to_device_ref(object).to_device();
@@ -104,16 +101,14 @@ Tensor from_dlpack(nb::handle array) {
 }
 
 /// Computes the tensor without holding up other threads.
-const Tensor& realized(const Tensor& tensor, const char* what) {
-  if (!tensor.real()) {
-    ReleaseGil release;
-    tensor.realize(what);
-  }
-  return tensor;
+void realize(const Tensor& tensor, const char* what) {
+  if (tensor.real()) return;
+  ReleaseGil release;
+  tensor.realize(what);
 }
 
 nb::object to_numpy(const Tensor& tensor) {
-  realized(tensor, "to_numpy");
+  realize(tensor, "to_numpy");
   Tensor host;
   {
     ReleaseGil release;
@@ -403,14 +398,14 @@ void def_values(nb::class_<Tensor>& cls) {
       .def(
           "item",
           [](const Tensor& t) {
-            realized(t, "item");
+            realize(t, "item");
             return make_number(t.item());
           },
           nb::sig("def item(self) -> bool | int | float"),
           "The one element as a number; several or none: TypeError.")
       .def("__bool__",
            [](const Tensor& t) {
-             realized(t, "bool");
+             realize(t, "bool");
              return static_cast<bool>(t);
            })
       .def(
@@ -436,19 +431,19 @@ void def_values(nb::class_<Tensor>& cls) {
       .def_prop_ro(
           "realize",
           [](nb::handle_t<Tensor> self) {
-            realized(tensor_of(self), "realize");
+            realize(tensor_of(self), "realize");
             return nb::module_::import_("kiln.experimental.tensor").attr("_Realized")(self);
           },
           nb::sig("def realize(self) -> collections.abc.Awaitable[Tensor]"),
           "Computes it; `await t.realize` gives the tensor.")
       .def("__dlpack__",
            [](const Tensor& t, nb::kwargs keywords) {
-             realized(t, "__dlpack__");
+             realize(t, "__dlpack__");
              return make_buffer(t.driver_tensor()).attr("__dlpack__")(**keywords);
            })
       .def("__dlpack_device__",
            [](const Tensor& t) {
-             realized(t, "__dlpack_device__");
+             realize(t, "__dlpack_device__");
              return make_buffer(t.driver_tensor()).attr("__dlpack_device__")();
            })
       .def_prop_ro(
@@ -518,6 +513,9 @@ void bind_blocks(nb::module_& m) {
               "kiln._core.driver.Device | None = None) -> tuple[kiln._core.dtype.DType, "
               "kiln._core.driver.Device]"),
       "The dtype and device that new tensors get, with what is given in the place of its part.");
+  m.def(
+      "_has_graph", [] { return graph::Graph::has_current(); },
+      "Whether what functions over tensors do is added to a graph at present.");
   m.def(
       "default_session",
       [] {

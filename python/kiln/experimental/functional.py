@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
 from kiln import tree
-from kiln._core.experimental import _FunctionCall, _Lazy, defaults, in_graph_context
+from kiln._core.experimental import _FunctionCall, _has_graph, _Lazy, defaults, in_graph_context
 from kiln._core.experimental import functional as _lifted
 from kiln._core.experimental.functional import *  # noqa: F403
 from kiln.driver import Device
@@ -39,7 +39,7 @@ def functional(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if in_graph_context():
+        if _has_graph():  # a function that another one calls is a part of its graph
             return function(*args, **kwargs)
         with _FunctionCall(function.__name__) as recording:
             results = function(*args, **kwargs)

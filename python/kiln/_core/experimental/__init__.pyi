@@ -605,6 +605,9 @@ def defaults(dtype: kiln._core.dtype.DType | None = None, device: kiln._core.dri
     The dtype and device that new tensors get, with what is given in the place of its part.
     """
 
+def _has_graph() -> bool:
+    """Whether what functions over tensors do is added to a graph at present."""
+
 @overload
 def default_session() -> kiln._core.engine.InferenceSession: ...
 
