@@ -79,7 +79,7 @@ driver::Buffer checked_argument(const Tensor& tensor, const Argument& argument) 
   if (tensor.is_empty())
     throw TypeError(format("argument {}: expected a Tensor, got an empty one", argument.route));
   tensor.realize();
-  const driver::Buffer& buffer = tensor.buffer();
+  const driver::Buffer& buffer = tensor.driver_tensor();
   const Layout& layout = argument.layout;
   if (layout.is_buffer()) {
     if (buffer.dtype() == layout.dtype()) return buffer;

@@ -175,7 +175,7 @@ void Tensor::realize(const char* what) const {
   recording->realize({&result, 1}, false);
 }
 
-const driver::Buffer& Tensor::buffer() const {
+const driver::Buffer& Tensor::driver_tensor() const {
   if (!real()) throw TypeError("Can't get driver tensor for symbolic tensor");
   return state_->buffer;
 }

@@ -53,7 +53,7 @@ class TensorArithmetic {
 /// never changes; a tensor that is real may be used from any thread.
 class Tensor : public TensorArithmetic {
  public:
-  /// An empty handle; it may be assigned and used as `bool` through `is_empty`.
+  /// An empty handle; it may be assigned and asked whether it `is_empty`.
   Tensor() = default;
   /// Numbers, nested lists of them; errors of `graph::ops::constant`.
   explicit Tensor(const graph::ops::Literal& data, const TensorOptions& options = {});
@@ -99,8 +99,7 @@ class Tensor : public TensorArithmetic {
   /// which names `what` was asked for.
   void realize(const char* what = "realize") const;
   /// Its memory. Unrealised: TypeError.
-  driver::Buffer driver_tensor() const { return buffer(); }
-  const driver::Buffer& buffer() const;
+  const driver::Buffer& driver_tensor() const;
   /// The name of the weight that it stands for.
   std::optional<std::string> external_name() const;
   /// Says which weight it stands for.

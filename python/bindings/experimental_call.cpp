@@ -22,9 +22,6 @@ using experimental::Tensor;
 // What a result of an op is, in CallPlan::form.
 enum Form : std::uint32_t { kNone, kOne, kList, kTuple };
 
-// Calls on fewer elements keep the GIL: giving it away would cost them more than their work.
-constexpr std::int64_t kSmall = 16384;
-
 // The first word of each kind of argument in a key; kiln/experimental has its own for tensors and
 // numbers.
 enum Tag : std::uint64_t {
@@ -187,7 +184,7 @@ nb::object put_together(std::vector<Tensor>& results, std::uint32_t form) {
 
 bool run(Call& call, const CallPlan& plan, std::int64_t elements) {
   // With the GIL the call may not wait: what it waits for might need the GIL.
-  if (elements <= kSmall && call.run(plan, true)) return true;
+  if (elements <= kSmallCall && call.run(plan, true)) return true;
   ReleaseGil release;
   return call.run(plan);
 }

@@ -18,9 +18,6 @@ namespace {
 using driver::Buffer;
 using experimental::Tensor;
 
-// Calls on fewer elements keep the GIL: giving it away would cost them more than their work.
-constexpr std::int64_t kSmall = 16384;
-
 /// A kiln.tree.TreeDef as calls read it.
 struct Structure {
   enum class Kind : std::uint8_t { leaf, constant, list, tuple, dict, other };
@@ -159,7 +156,7 @@ struct FastCall {
 const Buffer* buffer_at(PyObject* object) {
   if (is_tensor(object)) {
     const Tensor& tensor = tensor_of(object);
-    return tensor.real() ? &tensor.buffer() : nullptr;
+    return tensor.real() ? &tensor.driver_tensor() : nullptr;
   }
   return is_buffer(object) ? &buffer_of(object) : nullptr;
 }
@@ -185,7 +182,7 @@ nb::object call(const FastCall& self, nb::handle arguments, nb::handle keywords)
   const std::span<const Buffer> inputs(buffers, leaves.size());
   engine::Model::Outputs outputs;
   // With the GIL the call may not wait: what it waits for might need the GIL.
-  if (elements > kSmall || !self.model.try_execute(inputs, outputs)) {
+  if (elements > kSmallCall || !self.model.try_execute(inputs, outputs)) {
     ReleaseGil release;
     outputs = self.model.execute(inputs);
   }
