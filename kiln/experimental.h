@@ -9,6 +9,7 @@
 #include "kiln/experimental/device_mesh.h"
 #include "kiln/experimental/functional.h"
 #include "kiln/experimental/placement.h"
+#include "kiln/experimental/redistribution.h"
 #include "kiln/experimental/tensor.h"
 #include "kiln/experimental/tensor_layout.h"
 #include "kiln/experimental/tree.h"

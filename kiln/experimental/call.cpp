@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "kiln/experimental/lift.h"
+#include "kiln/experimental/redistribution.h"
 #include "kiln/graph/promotion.h"
 #include "kiln/support/error.h"
 
@@ -13,7 +14,7 @@ namespace kiln::experimental {
 namespace {
 
 // The first word of each kind of argument, so that no two of them can be taken for each other.
-enum Tag : std::uint64_t { kTensor = 1, kSameTensor, kNumber, kText, kDim };
+enum Tag : std::uint64_t { kTensor = 1, kSameTensor, kNumber, kText, kDim, kDistributed };
 
 std::uint64_t bits_of(const Scalar& number) {
   return std::visit(
@@ -79,6 +80,15 @@ std::size_t CallKey::hash() const {
 }
 
 void CallArguments::tensor(detail::TensorState& state) {
+  if (const detail::Placed* placed = state.placed.get()) {
+    is_distributed = true;
+    // What ops may move by themselves is a part of the plan.
+    if (AutoReshard::current()) key.spoil();
+    key.add(kDistributed | placed->shards.size() << 8);
+    key.add(placed->mapping_id);
+    for (const detail::StatePtr& shard : placed->shards) tensor(*shard);
+    return;
+  }
   if (!state.real() || num_tensors == kMost) return key.spoil();
   tensors[num_tensors++] = &state;
   // Which arguments are one tensor matters, since they are one input of the program.
@@ -174,35 +184,88 @@ bool Call::run(const CallPlan& plan, bool brief) {
     else
       results_.push_back(Tensor(std::move(outputs[result.index])));
   }
+  if (!plan.spreads.empty()) join_parts(plan);
   return true;
 }
 
-void Call::record(bool is_store) {
-  if (graph::Graph::has_current()) {
-    const Recording* current = Recording::current();
-    if (!is_store || !current || !current->is_delayed()) return;
+void Call::join_parts(const CallPlan& plan) {
+  std::vector<Tensor> parts = std::move(results_);
+  results_.clear();
+  std::size_t next = 0;
+  for (const auto& spread : plan.spreads) {
+    if (!spread) {
+      results_.push_back(std::move(parts[next++]));
+      continue;
+    }
+    const auto count = static_cast<std::size_t>(spread->mapping.mesh().num_devices());
+    std::vector<detail::StatePtr> shards;
+    for (std::size_t i = 0; i < count; ++i) shards.push_back(parts[next++].state());
+    results_.push_back(
+        detail::placed(std::move(shards), spread->mapping, spread->shape, spread->mapping_id));
   }
-  recording_ = std::make_shared<Recording>(name_);
-  scope_.emplace(recording_);
+}
+
+void Call::record(bool is_store) {
+  record_parts(is_store);
+  if (!arguments_.is_distributed) return;
+  around_ = Recording::current();
+  distributed_.emplace(name_);
+}
+
+void Call::record_parts(bool is_store) {
+  const bool is_built = graph::Graph::has_current();
+  const Recording* current = Recording::current();
+  if (!is_built || (is_store && current && current->is_delayed())) {
+    recording_ = std::make_shared<Recording>(name_);
+    scope_.emplace(recording_);
+  }
 }
 
 graph::TensorValueLike Call::number(std::size_t index, graph::Location location) {
   const Scalar& number = arguments_.numbers[index];
-  Recording* recording = Recording::current();
+  Recording* recording = distributed_ ? around_ : Recording::current();
   if (!recording) return graph::TensorValueLike(number, location);
   numbers_.push_back(std::make_unique<Number>(recording, number, index));
-  return graph::TensorValueLike(number, numbers_.back().get(), location);
+  if (!distributed_) return graph::TensorValueLike(number, numbers_.back().get(), location);
+  traced_numbers_.push_back(std::make_unique<TracedNumber>(&*distributed_, numbers_.back().get()));
+  return graph::TensorValueLike(number, traced_numbers_.back().get(), location);
 }
 
 void Call::finish(const std::vector<graph::Value>& results, std::uint32_t form) {
+  if (distributed_) return finish_spread(distributed_->end(results), form);
   Recording* current = Recording::current();
   results_.clear();
   for (const graph::Value& value : results)
     results_.push_back(current ? current->wrap(value) : Tensor::from_graph_value(value));
+  realize(form);
+}
+
+void Call::finish_spread(std::vector<DistributedCall::Result> results, std::uint32_t form) {
+  Recording* current = Recording::current();
+  results_.clear();
+  for (DistributedCall::Result& result : results) {
+    if (result.same) {
+      results_.push_back(Tensor(std::move(result.same)));
+      arguments_.key.spoil();  // a plan knows no whole arguments
+      continue;
+    }
+    // Each part has memory of its own, so that a store to one leaves the others alone.
+    std::vector<detail::StatePtr> shards;
+    for (const graph::Value& part : result.parts)
+      shards.push_back(
+          (current ? current->wrap_own(part) : Tensor::from_graph_value(part)).state());
+    results_.push_back(
+        detail::placed(std::move(shards), std::move(result.mapping), std::move(result.shape)));
+  }
+  realize(form);
+}
+
+void Call::realize(std::uint32_t form) {
   if (!recording_) return;
   scope_.reset();
   std::vector<detail::StatePtr> states;
-  for (const Tensor& result : results_) states.push_back(result.state());
+  for (const Tensor& result : results_)
+    for (const detail::StatePtr& part : detail::parts_of(result.state())) states.push_back(part);
   const Recording::Run run = recording_->realize(states, true);
   remember(*recording_, run, form);
 }
@@ -235,11 +298,20 @@ void Call::remember(const Recording& recording, const Recording::Run& run, std::
     plan.inputs.push_back(input);
   }
   std::uint8_t outputs = 0;
+  bool is_spread = false;
   for (const Tensor& result : results_) {
-    const auto argument = argument_of(result.state().get());
-    plan.results.push_back({argument.has_value(), argument ? *argument : outputs});
-    if (!argument) ++outputs;
+    for (const detail::StatePtr& part : detail::parts_of(result.state())) {
+      const auto argument = argument_of(part.get());
+      plan.results.push_back({argument.has_value(), argument ? *argument : outputs});
+      if (!argument) ++outputs;
+    }
+    const detail::Placed* placed = result.state()->placed.get();
+    is_spread = is_spread || placed;
+    plan.spreads.push_back(
+        placed ? std::optional(CallPlan::Spread{placed->mapping, placed->shape, placed->mapping_id})
+               : std::nullopt);
   }
+  if (!is_spread) plan.spreads.clear();
   // A number that is no input of its own, or that became a constant, is a part of the program.
   std::vector<bool> is_input(arguments_.num_numbers);
   bool needs_values = false;

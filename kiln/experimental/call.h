@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kiln/engine/model.h"
+#include "kiln/experimental/distributed_call.h"
 #include "kiln/experimental/recording.h"
 #include "kiln/experimental/tensor.h"
 
@@ -49,7 +50,7 @@ class CallKey {
 
 /// The arguments of a call as they matter to its program.
 struct CallArguments {
-  static constexpr std::size_t kMost = 16;
+  static constexpr std::size_t kMost = 32;
 
   explicit CallArguments(std::uint64_t op) { key.add(op); }
   void tensor(detail::TensorState& state);
@@ -63,6 +64,7 @@ struct CallArguments {
   std::uint32_t num_tensors = 0;
   std::uint32_t num_numbers = 0;
   bool has_values = false;
+  bool is_distributed = false;
 };
 
 /// How calls with one key run.
@@ -78,11 +80,18 @@ struct CallPlan {
     bool is_argument = false;
     std::uint8_t index = 0;  // of the argument or of the output
   };
+  /// A result that is spread over a mesh, of as many `results` as it has devices.
+  struct Spread {
+    DeviceMapping mapping;
+    graph::Shape shape;
+    std::uint64_t mapping_id = 0;
+  };
   /// Some numbers are no inputs: the plan is found under a key with the values of all.
   bool needs_values = false;
   std::shared_ptr<const engine::Model> model;  // null: nothing to compute
   std::vector<Input> inputs;
   std::vector<Result> results;
+  std::vector<std::optional<Spread>> spreads;  // of each result, when one is spread
   /// How a binding puts the results together.
   std::uint32_t form = 0;
   bool writes = false;
@@ -111,10 +120,14 @@ class Call {
   /// Before the op is applied: makes a recording current unless a graph is being built. A store
   /// does not wait, as other ops under LazyGuard do.
   void record(bool is_store = false);
+  /// The same for an op that is applied to the parts of distributed tensors.
+  void record_parts(bool is_store = false);
   /// What the op is given for a number, the `index`th of the call.
   graph::TensorValueLike number(std::size_t index, graph::Location location);
   /// After it: makes the results tensors, and real where nothing else is being built.
   void finish(const std::vector<graph::Value>& results, std::uint32_t form = 0);
+  /// The same with results that were made for each device.
+  void finish_spread(std::vector<DistributedCall::Result> results, std::uint32_t form = 0);
 
   std::vector<Tensor>& results() { return results_; }
 
@@ -133,13 +146,33 @@ class Call {
     std::size_t argument_;
   };
 
+  /// A number that the op of a distributed call is given.
+  class TracedNumber final : public graph::NumberSource {
+   public:
+    TracedNumber(DistributedCall* call, graph::NumberSource* source)
+        : call_(call), source_(source) {}
+    graph::TensorValue tensor(DType dtype, graph::DeviceRef device) override {
+      return call_->number(*source_, dtype, device);
+    }
+
+   private:
+    DistributedCall* call_;
+    graph::NumberSource* source_;
+  };
+
+  void realize(std::uint32_t form);
+  /// Makes one result of those that the devices of a mesh hold.
+  void join_parts(const CallPlan& plan);
   void remember(const Recording& recording, const Recording::Run& run, std::uint32_t form);
 
   CallArguments arguments_;
   const char* name_;
   std::shared_ptr<Recording> recording_;
   std::optional<Recording::Scope> scope_;
+  Recording* around_ = nullptr;  // the recording that a distributed call is a part of
+  std::optional<DistributedCall> distributed_;
   std::vector<std::unique_ptr<Number>> numbers_;
+  std::vector<std::unique_ptr<TracedNumber>> traced_numbers_;
   std::vector<Tensor> results_;
 };
 

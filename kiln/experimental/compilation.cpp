@@ -11,24 +11,33 @@ namespace {
 
 std::vector<graph::Type> types_of(const std::vector<Argument>& arguments) {
   std::vector<graph::Type> types;
-  for (const Argument& argument : arguments) {
-    std::vector<graph::Type> local = argument.layout.local_types();
-    if (local.size() != 1)
-      throw NotImplementedError(
-          format("Staging {} needs one graph value for each of its {} devices; only layouts of one "
-                 "device can be staged so far.",
-                 argument.layout.to_string(), local.size()));
-    types.push_back(std::move(local[0]));
-  }
+  for (const Argument& argument : arguments)
+    for (graph::Type& type : argument.layout.local_types()) types.push_back(std::move(type));
   return types;
 }
 
-std::string place_text(const graph::Shape& shape, const driver::Device& device) {
-  return format("shape {} on [{}:{}]", shape.to_string(), device.label(), device.id());
+std::string place_text(const graph::Shape& shape, const DeviceMapping& mapping) {
+  std::vector<std::string> devices, placements;
+  for (const driver::Device& device : mapping.mesh().devices())
+    devices.push_back(format("{}:{}", device.label(), device.id()));
+  for (const Placement& placement : mapping.placements())
+    placements.push_back(experimental::to_string(placement));
+  const std::string text = format("shape {} on [{}]", shape.to_string(), join(devices, ", "));
+  return mapping.mesh().is_single() ? text : format("{} as [{}]", text, join(placements, ", "));
+}
+
+/// Which argument each input of the graph is a part of.
+std::vector<std::size_t> arguments_of_inputs(const std::vector<Argument>& arguments) {
+  std::vector<std::size_t> owners;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    owners.insert(owners.end(), static_cast<std::size_t>(arguments[i].layout.mesh().num_devices()),
+                  i);
+  return owners;
 }
 
 /// The error's text with positions of inputs as the routes of arguments.
 std::string with_routes(std::string_view text, const std::vector<Argument>& arguments) {
+  const std::vector<std::size_t> owners = arguments_of_inputs(arguments);
   std::string result;
   while (!text.empty()) {
     std::size_t length = 0;
@@ -39,8 +48,8 @@ std::string with_routes(std::string_view text, const std::vector<Argument>& argu
     while (digits < text.size() && digits < length + 6 && text[digits] >= '0' &&
            text[digits] <= '9')
       index = index * 10 + static_cast<std::size_t>(text[digits++] - '0');
-    if (length > 0 && is_word && digits > length && index < arguments.size()) {
-      result += "argument " + arguments[index].route;
+    if (length > 0 && is_word && digits > length && index < owners.size()) {
+      result += "argument " + arguments[owners[index]].route;
       text.remove_prefix(digits);
     } else {
       result += text.front();
@@ -58,9 +67,12 @@ StageScope::StageScope(const StageOptions& options, std::vector<Argument> argume
                             .is_device_graph = options.is_device_graph}),
       scope_(graph_) {
   const std::vector<graph::Value> values = graph_.inputs();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    inputs_.push_back(Tensor::from_graph_value(values[i]));
-    if (!arguments[i].layout.is_buffer()) inputs_[i].name_argument(arguments[i].route);
+  auto next = values.begin();
+  for (const Argument& argument : arguments) {
+    const std::vector<graph::Value> own(next, next + argument.layout.mesh().num_devices());
+    next += argument.layout.mesh().num_devices();
+    inputs_.push_back(Tensor::from_shard_values(own, argument.layout.mapping()));
+    if (!argument.layout.is_buffer()) inputs_.back().name_argument(argument.route);
   }
 }
 
@@ -68,35 +80,55 @@ std::vector<Layout> StageScope::finish(const std::vector<Tensor>& results) {
   std::vector<graph::Value> values;
   std::vector<Layout> layouts;
   for (const Tensor& result : results) {
-    values.push_back(result.tensorvalue());
-    layouts.push_back(as_layout(values.back().type()));
+    for (const Tensor& shard : result.local_shards()) values.push_back(shard.tensorvalue());
+    layouts.push_back(result.is_distributed() ? result.layout() : as_layout(values.back().type()));
   }
   graph_.output_values(values);
   return layouts;
 }
 
-driver::Buffer checked_argument(const Tensor& tensor, const Argument& argument) {
+void add_argument(const Tensor& tensor, const Argument& argument,
+                  std::vector<driver::Buffer>& inputs) {
   if (tensor.is_empty())
     throw TypeError(format("argument {}: expected a Tensor, got an empty one", argument.route));
   tensor.realize();
-  const driver::Buffer& buffer = tensor.driver_tensor();
   const Layout& layout = argument.layout;
+  const std::vector<driver::Buffer> buffers = tensor.buffers();
+  const int shards = layout.mesh().num_devices();
   if (layout.is_buffer()) {
-    if (buffer.dtype() == layout.dtype()) return buffer;
-    throw ValueError(format("argument {}: expected {} across 1 device(s), got {} across 1",
-                            argument.route, layout.dtype().name(), buffer.dtype().name()));
+    if (tensor.dtype() != layout.dtype() || tensor.num_shards() != shards)
+      throw ValueError(format("argument {}: expected {} across {} device(s), got {} across {}",
+                              argument.route, layout.dtype().name(), shards, tensor.dtype().name(),
+                              tensor.num_shards()));
+    inputs.insert(inputs.end(), buffers.begin(), buffers.end());
+    return;
   }
-  bool fits = buffer.dtype() == layout.dtype() && buffer.rank() == layout.rank() &&
-              buffer.device() == layout.device();
-  for (int axis = 0; fits && axis < layout.rank(); ++axis) {
+  const graph::Shape shape = tensor.shape();
+  bool fits = tensor.dtype() == layout.dtype() && shape.rank() == layout.rank() &&
+              (shards == 1 ? !tensor.is_distributed() && buffers[0].device() == layout.device()
+                           : tensor.mapping() == layout.mapping());
+  for (std::size_t axis = 0; fits && axis < shape.size(); ++axis) {
     const graph::Dim& dim = layout.shape()[axis];
-    fits = !dim.is_static() || dim.value() == buffer.shape()[static_cast<std::size_t>(axis)];
+    fits = !dim.is_static() || dim == shape[axis];
   }
   if (!fits)
     throw ValueError(format("argument {}: expected {} {}, got {} {}", argument.route,
-                            layout.dtype().name(), place_text(layout.shape(), layout.device()),
-                            buffer.dtype().name(), place_text(tensor.shape(), buffer.device())));
-  return buffer.is_contiguous() ? buffer : buffer.copy();
+                            layout.dtype().name(), place_text(layout.shape(), layout.mapping()),
+                            tensor.dtype().name(), place_text(shape, tensor.mapping())));
+  for (const driver::Buffer& buffer : buffers)
+    inputs.push_back(buffer.is_contiguous() ? buffer : buffer.copy());
+}
+
+std::vector<Tensor> results_of(engine::Model::Outputs outputs, const std::vector<Layout>& layouts) {
+  std::vector<Tensor> results;
+  auto next = outputs.begin();
+  for (const Layout& layout : layouts) {
+    std::vector<Tensor> shards;
+    for (int i = 0; i < layout.mesh().num_devices(); ++i) shards.emplace_back(std::move(*next++));
+    results.push_back(shards.size() == 1 ? std::move(shards[0])
+                                         : Tensor::from_shards(shards, layout.mapping()));
+  }
+  return results;
 }
 
 engine::Model::Outputs execute(const engine::Model& model, std::span<const driver::Buffer> inputs,

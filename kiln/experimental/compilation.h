@@ -93,8 +93,12 @@ class StageScope {
   std::vector<Tensor> inputs_;
 };
 
-/// The memory of an argument. Another dtype, shape or device than the layout's: ValueError.
-driver::Buffer checked_argument(const Tensor& tensor, const Argument& argument);
+/// Appends the memory of an argument, that of each shard. Another dtype, shape, device or placement
+/// than the layout's: ValueError.
+void add_argument(const Tensor& tensor, const Argument& argument,
+                  std::vector<driver::Buffer>& inputs);
+/// The results of a run as tensors of these layouts.
+std::vector<Tensor> results_of(engine::Model::Outputs outputs, const std::vector<Layout>& layouts);
 /// Runs the model; its errors name the routes of arguments.
 engine::Model::Outputs execute(const engine::Model& model, std::span<const driver::Buffer> inputs,
                                const std::vector<Argument>& arguments);
@@ -315,10 +319,11 @@ template <typename F>
 auto CompiledCallable<F>::run(const Arguments& arguments) const -> Result {
   std::vector<driver::Buffer> inputs;
   inputs.reserve(state_->arguments.size());
+  std::size_t next = 0;
   tree::zip<Layout>(
       state_->staged.in_tree, arguments, "",
       [&](const Layout&, const Tensor& tensor, const std::string&) {
-        inputs.push_back(detail::checked_argument(tensor, state_->arguments[inputs.size()]));
+        detail::add_argument(tensor, state_->arguments[next++], inputs);
       },
       [](const auto& staged, const auto& given, const std::string& path) {
         if (!(staged == given))
@@ -328,10 +333,8 @@ auto CompiledCallable<F>::run(const Arguments& arguments) const -> Result {
         detail::check_size(staged, given, path);
       });
   engine::Model::Outputs outputs = detail::execute(state_->model, inputs, state_->arguments);
-  std::vector<Tensor> results;
-  for (driver::Buffer& output : outputs) results.emplace_back(std::move(output));
   Result result = state_->staged.out_tree;
-  detail::put_tensors(result, results);
+  detail::put_tensors(result, detail::results_of(std::move(outputs), out_layouts()));
   return result;
 }
 

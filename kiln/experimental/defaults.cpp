@@ -1,6 +1,8 @@
 #include "kiln/experimental/defaults.h"
 
 #include "kiln/experimental/tensor.h"
+#include "kiln/support/error.h"
+#include "kiln/support/format.h"
 
 namespace kiln::experimental {
 namespace {
@@ -16,7 +18,7 @@ TensorOptions& in_force() {
 std::pair<DType, driver::Device> defaults(const TensorOptions& options) {
   const TensorOptions& guarded = in_force();
   const auto& chosen = options.device ? options.device : guarded.device;
-  const driver::Device device = chosen                            ? *chosen
+  const driver::Device device = chosen ? chosen->mapping().mesh().devices()[0]
                                 : driver::accelerator_count() > 0 ? driver::Accelerator()
                                                                   : driver::CPU();
   const auto& dtype = options.dtype ? options.dtype : guarded.dtype;
@@ -25,7 +27,14 @@ std::pair<DType, driver::Device> defaults(const TensorOptions& options) {
 
 DefaultsGuard::DefaultsGuard(TensorOptions options) : outer_(in_force()) {
   if (options.dtype) in_force().dtype = options.dtype;
-  if (options.device) in_force().device = options.device;
+  if (!options.device) return;
+  const DeviceMesh& mesh = options.device->mapping().mesh();
+  if (!mesh.is_single())
+    throw ValueError(
+        format("The default device must be one device, but {} has {}. Give the mapping where a "
+               "tensor is made.",
+               mesh.to_string(), mesh.num_devices()));
+  in_force().device = options.device;
 }
 
 DefaultsGuard::~DefaultsGuard() { in_force() = outer_; }

@@ -125,17 +125,18 @@ std::string DeviceMapping::to_string() const {
   return format("DeviceMapping({}, [{}])", mesh_.to_string(), join(texts, ", "));
 }
 
-NamedMapping::NamedMapping(std::optional<DeviceMesh> mesh, Spec spec,
-                           std::vector<std::string> unreduced)
-    : DeviceMapping(replicated(given_or_active(std::move(mesh)))),
-      spec_(std::move(spec)),
-      unreduced_(std::move(unreduced)) {
-  static_cast<DeviceMapping&>(*this) =
-      DeviceMapping(this->mesh(), resolve(this->mesh(), spec_, unreduced_));
+DeviceMapping::DeviceMapping(DeviceMesh mesh, Names names)
+    : DeviceMapping(mesh, resolve(mesh, names.spec, names.unreduced)) {
+  names_ = std::make_shared<const Names>(std::move(names));
 }
 
-NamedMapping NamedMapping::on(DeviceMesh mesh) const {
-  return NamedMapping(std::move(mesh), spec_, unreduced_);
+DeviceMapping DeviceMapping::on(DeviceMesh mesh) const {
+  return names_ ? DeviceMapping(std::move(mesh), *names_) : replicated(std::move(mesh));
 }
+
+NamedMapping::NamedMapping(std::optional<DeviceMesh> mesh, Spec spec,
+                           std::vector<std::string> unreduced)
+    : DeviceMapping(given_or_active(std::move(mesh)),
+                    Names{std::move(spec), std::move(unreduced)}) {}
 
 }  // namespace kiln::experimental

@@ -34,6 +34,8 @@ class DeviceMapping {
   /// devices gives sizes that differ by at most one, larger first; a symbol d becomes
   /// `{d}_{axis name}_{i}`; another dim: ShardingError. Errors of `check_shape`.
   std::vector<graph::Shape> local_shapes(const graph::Shape& shape) const;
+  /// On another mesh: copies, or what the names of a NamedMapping mean there.
+  DeviceMapping on(DeviceMesh mesh) const;
   /// "DeviceMapping(DeviceMesh(x=2), [Sharded(axis=0)])".
   std::string to_string() const;
 
@@ -41,9 +43,19 @@ class DeviceMapping {
     return a.mesh_ == b.mesh_ && *a.placements_ == *b.placements_;
   }
 
+ protected:
+  /// What a NamedMapping was made of.
+  struct Names {
+    std::vector<std::vector<std::string>> spec;
+    std::vector<std::string> unreduced;
+  };
+  DeviceMapping(DeviceMesh mesh, Names names);
+  const Names& names() const { return *names_; }
+
  private:
   DeviceMesh mesh_;
   std::shared_ptr<const std::vector<Placement>> placements_;
+  std::shared_ptr<const Names> names_;
 };
 
 /// The same class under another name.
@@ -63,14 +75,8 @@ class NamedMapping : public DeviceMapping {
   explicit NamedMapping(std::optional<DeviceMesh> mesh = std::nullopt, Spec spec = {},
                         std::vector<std::string> unreduced = {});
 
-  const Spec& spec() const { return spec_; }
-  const std::vector<std::string>& unreduced() const { return unreduced_; }
-  /// The same spec on another mesh.
-  NamedMapping on(DeviceMesh mesh) const;
-
- private:
-  Spec spec_;
-  std::vector<std::string> unreduced_;
+  const Spec& spec() const { return names().spec; }
+  const std::vector<std::string>& unreduced() const { return names().unreduced; }
 };
 
 }  // namespace kiln::experimental

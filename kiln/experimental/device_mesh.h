@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "kiln/driver/device.h"
@@ -63,6 +65,21 @@ class DeviceMesh {
   int coord(int i, int axis) const;
 
   std::shared_ptr<const Grid> grid_;
+};
+
+/// An axis of a mesh: its name or its number.
+class MeshAxis {
+ public:
+  MeshAxis(int number) : axis_(number) {}                 // NOLINT
+  MeshAxis(const char* name) : axis_(name) {}             // NOLINT
+  MeshAxis(std::string name) : axis_(std::move(name)) {}  // NOLINT
+  /// Its number in `mesh`. An unknown name: ValueError; a number outside: IndexError.
+  int in(const DeviceMesh& mesh) const {
+    return std::visit([&](const auto& axis) { return mesh.axis_index(axis); }, axis_);
+  }
+
+ private:
+  std::variant<int, std::string> axis_;
 };
 
 /// The mesh that the innermost MeshContext of this thread publishes.

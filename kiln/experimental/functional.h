@@ -135,9 +135,23 @@ inline Tensor gather(const Tensor& x, const Tensor& indices, int axis) {
 inline std::pair<Tensor, Tensor> top_k(const Tensor& x, const graph::Dim& k, int axis = -1) {
   return KILN_LIFT(top_k, x, k, axis);
 }
-inline Tensor transfer_to(const Tensor& x, const graph::DeviceRef& device) {
-  return KILN_LIFT(transfer_to, x, device);
-}
+/// As `Tensor::to`.
+inline Tensor transfer_to(const Tensor& x, const LayoutDevice& target) { return x.to(target); }
+
+/// A named weight of the graph that is being built, resolved when the model is initialised. One on
+/// several devices has one entry for each of them, `{name}._shard.{i}`. No graph: LookupError.
+Tensor constant_external(const std::string& name, const TensorLayout& layout,
+                         const graph::ops::ConstantExternalOptions& options = {});
+
+// Collectives along one axis of the mesh of a tensor. Another placement there than the one that is
+// named: ShardingError.
+
+/// From Sharded along `tensor_axis` to copies.
+Tensor allgather(const Tensor& t, int tensor_axis = 0, const MeshAxis& mesh_axis = 0);
+/// From Partial to copies.
+Tensor allreduce_sum(const Tensor& t, const MeshAxis& mesh_axis = 0);
+/// From Partial to slices along `scatter_axis`.
+Tensor reduce_scatter(const Tensor& t, int scatter_axis = 0, const MeshAxis& mesh_axis = 0);
 
 #undef KILN_UNARY
 #undef KILN_BINARY

@@ -179,6 +179,10 @@ Tensor Recording::wrap(const graph::Value& value) {
     const Source& source = sources_[ir->index];
     if (source.tensor && source.buffer == source.tensor->buffer) return Tensor(source.tensor);
   }
+  return wrap_own(value);
+}
+
+Tensor Recording::wrap_own(const graph::Value& value) {
   auto state = std::make_shared<detail::TensorState>();
   state->value = value;
   state->recording = shared_from_this();

@@ -3,7 +3,9 @@
 // How tensors compute: what runs over them is recorded into a graph, and the part of it that is
 // asked for becomes a program. Internal to kiln/experimental and its binding.
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,8 +24,23 @@ class Recording;
 
 namespace detail {
 
-/// What a Tensor names. Real: `buffer`; else `value`, of `recording` or of a user's graph.
+struct TensorState;
+using StatePtr = std::shared_ptr<TensorState>;
+
+/// A tensor that is spread over a mesh: what each device holds, in mesh order.
+struct Placed {
+  DeviceMapping mapping;
+  graph::Shape shape;  // of the whole
+  std::vector<StatePtr> shards;
+  std::uint64_t mapping_id = 0;  // equal mappings have equal ones
+};
+/// A number for each mapping that was seen.
+std::uint64_t id_of(const DeviceMapping& mapping);
+
+/// What a Tensor names. Spread over a mesh: `placed`. Real: `buffer`; else `value`, of `recording`
+/// or of a user's graph.
 struct TensorState : std::enable_shared_from_this<TensorState> {
+  std::shared_ptr<const Placed> placed;
   driver::Buffer buffer;
   graph::Value value;
   std::shared_ptr<Recording> recording;
@@ -33,10 +50,22 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   /// Delayed recordings that read what the memory holds now.
   std::vector<std::weak_ptr<Recording>> readers;
 
-  bool real() const { return static_cast<bool>(buffer); }
+  bool real() const {
+    if (!placed) return static_cast<bool>(buffer);
+    return std::all_of(placed->shards.begin(), placed->shards.end(),
+                       [](const StatePtr& shard) { return shard->real(); });
+  }
 };
 
-using StatePtr = std::shared_ptr<TensorState>;
+/// The states that hold elements: those of the shards, or the tensor's own.
+std::span<const StatePtr> parts_of(const StatePtr& tensor);
+
+/// A tensor of these shards, which are those of the mapping.
+Tensor placed(std::vector<StatePtr> shards, DeviceMapping mapping, graph::Shape shape,
+              std::uint64_t mapping_id = 0);
+/// `target[indices] = source` where one of the two is spread over a mesh.
+void store_spread(const Tensor& target, const std::vector<graph::SliceIndex>& indices,
+                  const Tensor& source);
 
 /// Before the memory of a tensor is written: copies it for delayed recordings other than `writer`.
 void keep_for_readers(TensorState& tensor, const Recording* writer = nullptr);
@@ -81,6 +110,8 @@ class Recording : public std::enable_shared_from_this<Recording> {
                             graph::DeviceRef device);
   /// The tensor that a value of the graph is; an input gives the tensor it comes from.
   Tensor wrap(const graph::Value& value);
+  /// A tensor of its own that is a value of the graph.
+  Tensor wrap_own(const graph::Value& value);
   /// Runs what `results` need, with `effects` also all side effects, and makes them real.
   Run realize(std::span<const detail::StatePtr> results, bool effects);
 

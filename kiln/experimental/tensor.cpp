@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kiln/dtype/element.h"
+#include "kiln/experimental/distributed_call.h"
 #include "kiln/experimental/functional.h"
 #include "kiln/experimental/recording.h"
 #include "kiln/graph/ops.h"
@@ -60,6 +61,12 @@ driver::Buffer filled(const std::vector<std::int64_t>& dims, const graph::Array&
   return device.is_host() ? buffer : buffer.copy(device);
 }
 
+/// A new tensor where the options say, when that is more than a device.
+Tensor placed_as(const TensorOptions& options, Tensor made) {
+  if (!options.device || options.device->is_plain()) return made;
+  return made.to(*options.device);
+}
+
 }  // namespace
 
 // ---- making them ----
@@ -68,7 +75,7 @@ Tensor::Tensor(driver::Buffer buffer) : state_(state_of(std::move(buffer))) {}
 
 Tensor::Tensor(const graph::ops::Literal& data, const TensorOptions& options) {
   const auto [dtype, device] = defaults(options);
-  *this = from_array(graph::ops::literal_array(data, dtype), device);
+  *this = placed_as(options, from_array(graph::ops::literal_array(data, dtype), device));
 }
 
 Tensor Tensor::from_graph_value(const graph::Value& value) {
@@ -88,7 +95,18 @@ Tensor Tensor::from_graph_value(const graph::Value& value) {
 
 Tensor Tensor::full(const graph::Shape& shape, const Scalar& value, const TensorOptions& options) {
   const auto [dtype, device] = defaults(options);
+  if (options.device) return full_like(TensorLayout(dtype, shape, *options.device), value);
   return full_like(graph::TensorType(dtype, shape, device), value);
+}
+
+Tensor Tensor::full_like(const TensorLayout& layout, const Scalar& value) {
+  const DeviceMapping& mapping = layout.mapping();
+  if (LayoutDevice(mapping).is_plain())
+    return full_like(graph::TensorType(layout.dtype(), layout.shape(), layout.device()), value);
+  std::vector<Tensor> shards;
+  for (const graph::Type& type : layout.as_tensor().local_types())
+    shards.push_back(full_like(type.tensor(), value));
+  return from_shards(shards, mapping);
 }
 
 Tensor Tensor::full_like(const graph::TensorType& type, const Scalar& value) {
@@ -102,12 +120,12 @@ Tensor Tensor::full_like(const graph::TensorType& type, const Scalar& value) {
 Tensor Tensor::arange(const Scalar& start, const Scalar& stop, const Scalar& step,
                       const TensorOptions& options) {
   const auto [dtype, device] = defaults(options);
-  return detail::lift(
-      "range",
-      [](const Scalar& a, const Scalar& b, const Scalar& c, DType of, graph::DeviceRef on) {
-        return graph::ops::range(a, b, c, of, on);
-      },
-      start, stop, step, dtype, graph::DeviceRef(device));
+  return placed_as(options,
+                   detail::lift(
+                       "range",
+                       [](const Scalar& a, const Scalar& b, const Scalar& c, DType of,
+                          graph::DeviceRef on) { return graph::ops::range(a, b, c, of, on); },
+                       start, stop, step, dtype, graph::DeviceRef(device)));
 }
 
 Tensor Tensor::range_like(const graph::TensorType& type) {
@@ -136,6 +154,13 @@ Tensor Tensor::from_dim(const graph::Dim& dim) {
 
 graph::TensorType Tensor::type() const {
   const TensorState& self = *state();
+  if (const detail::Placed* of = placed()) {
+    if (of->shards.size() == 1) return Tensor(of->shards[0]).type();
+    throw TypeError(
+        format("A tensor that is distributed over {} has no single type; its layout says what it "
+               "is.",
+               of->mapping.to_string()));
+  }
   if (!self.real()) {
     const graph::Type type = self.value.type();
     return type.is_buffer() ? type.buffer().as_tensor() : type.tensor();
@@ -146,38 +171,76 @@ graph::TensorType Tensor::type() const {
                            graph::DeviceRef(self.buffer.device()));
 }
 
-graph::Shape Tensor::shape() const { return type().shape; }
-int Tensor::rank() const { return real() ? state_->buffer.rank() : type().rank(); }
-DType Tensor::dtype() const { return real() ? state_->buffer.dtype() : type().dtype; }
+graph::Shape Tensor::shape() const { return placed() ? placed()->shape : type().shape; }
+int Tensor::rank() const {
+  if (placed()) return placed()->shape.rank();
+  return real() ? state_->buffer.rank() : type().rank();
+}
+DType Tensor::dtype() const {
+  if (placed()) return Tensor(placed()->shards[0]).dtype();
+  return real() ? state_->buffer.dtype() : type().dtype;
+}
 driver::Device Tensor::device() const {
+  if (is_distributed())
+    throw ValueError(
+        format("Cannot access single device on a distributed tensor spanning {} devices. Use "
+               "tensor.mesh.devices instead.",
+               num_shards()));
+  if (placed()) return Tensor(placed()->shards[0]).device();
   return real() ? state_->buffer.device() : type().device.to_device();
 }
 TensorLayout Tensor::layout() const {
+  if (placed()) return TensorLayout(dtype(), shape(), placed()->mapping);
   const graph::TensorType of = type();
   return TensorLayout(of.dtype, of.shape, LayoutDevice(device()));
 }
 std::int64_t Tensor::num_elements() const {
-  return real() ? state_->buffer.num_elements() : type().num_elements();
+  if (!placed() && real()) return state_->buffer.num_elements();
+  return graph::TensorType(dtype(), shape(), graph::DeviceRef::CPU()).num_elements();
 }
 
 bool Tensor::real() const { return state_->real(); }
 
 void Tensor::realize(const char* what) const {
-  TensorState& self = *state();
+  const TensorState& self = *state();
   if (self.real()) return;
-  if (!self.recording)
-    throw TypeError(
-        format("{}() asks for the value of a tensor of graph '{}', which has none while the graph "
-               "is built. Return the tensor from the graph and ask for it after a run.",
-               what, graph::Graph(self.value.graph_state()).name()));
-  const std::shared_ptr<Recording> recording = self.recording;
-  const detail::StatePtr result = state();
-  recording->realize({&result, 1}, false);
+  std::vector<detail::StatePtr> waiting;
+  for (const detail::StatePtr& part : detail::parts_of(state())) {
+    if (part->real()) continue;
+    if (!part->recording)
+      throw TypeError(
+          format("{}() asks for the value of a tensor of graph '{}', which has none while the "
+                 "graph is built. Return the tensor from the graph and ask for it after a run.",
+                 what, graph::Graph(part->value.graph_state()).name()));
+    waiting.push_back(part);
+  }
+  while (!waiting.empty()) {
+    const std::shared_ptr<Recording> recording = waiting[0]->recording;
+    std::vector<detail::StatePtr> together;
+    for (const detail::StatePtr& part : waiting)
+      if (part->recording == recording) together.push_back(part);
+    recording->realize(together, false);
+    std::erase_if(waiting, [](const detail::StatePtr& part) { return part->real(); });
+  }
 }
 
 const driver::Buffer& Tensor::driver_tensor() const {
+  if (is_distributed())
+    throw ValueError(
+        format("Cannot access single buffer on a distributed tensor spanning {} devices. Use "
+               "tensor.buffers instead.",
+               num_shards()));
   if (!real()) throw TypeError("Can't get driver tensor for symbolic tensor");
-  return state_->buffer;
+  return placed() ? placed()->shards[0]->buffer : state_->buffer;
+}
+
+std::vector<driver::Buffer> Tensor::buffers() const {
+  if (!real())
+    throw TypeError(
+        format("Can't get buffers for unrealized tensor {}. Realize it first.", to_string()));
+  std::vector<driver::Buffer> all;
+  for (const detail::StatePtr& part : detail::parts_of(state())) all.push_back(part->buffer);
+  return all;
 }
 
 std::optional<std::string> Tensor::external_name() const {
@@ -187,17 +250,25 @@ std::optional<std::string> Tensor::external_name() const {
 
 void Tensor::set_external_name(std::string name) const { state()->external_name = std::move(name); }
 
-void Tensor::name_argument(std::string route) const { state()->argument = std::move(route); }
+void Tensor::name_argument(std::string route) const {
+  for (const detail::StatePtr& part : detail::parts_of(state())) part->argument = route;
+}
 
-graph::Value Tensor::graph_value() const {
-  if (real())
-    throw TypeError(
-        "The tensor is real: its elements are in memory, and it is no value of a graph.");
-  return state_->value;
+std::vector<graph::Value> Tensor::graph_values() const {
+  std::vector<graph::Value> values;
+  for (const detail::StatePtr& part : detail::parts_of(state())) {
+    if (part->real())
+      throw TypeError(
+          "The tensor is real: its elements are in memory, and it is no value of a graph.");
+    values.push_back(part->value);
+  }
+  return values;
 }
 
 graph::TensorValue Tensor::tensorvalue() const {
   const TensorState& self = *state();
+  if (DistributedCall* call = DistributedCall::current()) return call->input(state());
+  if (self.placed) return whole_value().tensorvalue();
   Recording* recording = Recording::current();
   if (!self.real()) {
     const bool here =
@@ -214,6 +285,7 @@ graph::TensorValue Tensor::tensorvalue() const {
 
 graph::BufferValue Tensor::buffervalue() const {
   TensorState& self = *state();
+  if (self.placed) return whole_value().buffervalue();
   if (!self.real()) {
     const bool here =
         graph::Graph::has_current() && self.value.graph_state() == graph::Graph::current().state();
@@ -243,7 +315,7 @@ graph::BufferValue Tensor::buffervalue() const {
 
 Scalar Tensor::item() const {
   realize("item");
-  const driver::Buffer& buffer = state_->buffer;
+  const driver::Buffer& buffer = first_copy("item");
   if (buffer.num_elements() != 1)
     throw TypeError(format("item() needs a tensor with one element, but this one has shape {}.",
                            shape().repr()));
@@ -260,15 +332,12 @@ Tensor::operator bool() const {
   return item().to<bool>();
 }
 
-Tensor Tensor::to(const driver::Device& target) const {
-  if (device() == target) return *this;
-  if (real() && !graph::Graph::has_current()) return Tensor(state_->buffer.to(target));
-  return functional::transfer_to(*this, target);
-}
-
 Tensor Tensor::materialize() const {
   realize("materialize");
-  return device().is_host() ? *this : Tensor(state_->buffer.to(driver::CPU()));
+  if (placed() && placed()->shards.size() > 1) return to(LayoutDevice(driver::CPU()));
+  const driver::Buffer& buffer = driver_tensor();
+  return buffer.is_host() ? (placed() ? Tensor(placed()->shards[0]) : *this)
+                          : Tensor(buffer.to(driver::CPU()));
 }
 
 // ---- methods ----
@@ -315,6 +384,8 @@ Tensor Tensor::Region::load() const {
 }
 
 void Tensor::Region::store(const Tensor& source) const {
+  if (tensor_.state()->placed || source.state()->placed)
+    return detail::store_spread(tensor_, indices_, source);
   static const std::uint64_t id = detail::next_op_id();
   Call call("buffer_store_slice", id);
   detail::add_argument(call.arguments(), tensor_);

@@ -23,7 +23,8 @@ namespace kiln::experimental {
 
 namespace detail {
 struct TensorState;
-}
+struct Placed;
+}  // namespace detail
 
 class TensorLike;
 
@@ -63,6 +64,13 @@ class Tensor : public TensorArithmetic {
   explicit Tensor(driver::Buffer buffer);
   /// A value of the current graph; one that is no tensor and no buffer: TypeError.
   static Tensor from_graph_value(const graph::Value& value);
+  /// One value of the current graph for each device of a mapping. No mapping is needed for one
+  /// value; parts that the mapping does not give any tensor: ValueError.
+  static Tensor from_shard_values(const std::vector<graph::Value>& values,
+                                  const std::optional<DeviceMapping>& mapping = std::nullopt);
+  /// Tensors on one device each, in mesh order, as one; they share memory with it. Errors of
+  /// `from_shard_values`.
+  static Tensor from_shards(const std::vector<Tensor>& shards, const DeviceMapping& mapping);
 
   static Tensor full(const graph::Shape& shape, const Scalar& value,
                      const TensorOptions& options = {});
@@ -74,6 +82,7 @@ class Tensor : public TensorArithmetic {
   }
   /// Shape, dtype and device of a tensor type.
   static Tensor full_like(const graph::TensorType& type, const Scalar& value);
+  static Tensor full_like(const TensorLayout& layout, const Scalar& value);
   /// `start + i * step` for `start` up to `stop`, excluded; rules of `graph::ops::range`.
   static Tensor arange(const Scalar& start, const Scalar& stop, const Scalar& step = 1,
                        const TensorOptions& options = {});
@@ -82,13 +91,23 @@ class Tensor : public TensorArithmetic {
   /// An int64 scalar on the CPU. A symbolic dim outside of a graph: ValueError.
   static Tensor from_dim(const graph::Dim& dim);
 
+  /// Of the whole tensor, over all devices.
   graph::Shape shape() const;
   int rank() const;
   DType dtype() const;
+  /// The one device. Several: ValueError.
   driver::Device device() const;
-  /// Of a buffer too, whose tensor type it is.
+  /// Of a buffer too, whose tensor type it is. Distributed: TypeError.
   graph::TensorType type() const;
   TensorLayout layout() const;
+  /// Where it lives; one device is a mesh of its own.
+  DeviceMapping mapping() const;
+  DeviceMesh mesh() const { return mapping().mesh(); }
+  std::vector<Placement> placements() const { return mapping().placements(); }
+  int num_shards() const;
+  bool is_distributed() const { return num_shards() > 1; }
+  /// What each device holds, in mesh order; memory is shared.
+  std::vector<Tensor> local_shards() const;
   /// RuntimeError when a dim is symbolic.
   std::int64_t num_elements() const;
   bool is_empty() const { return state_ == nullptr; }
@@ -98,25 +117,32 @@ class Tensor : public TensorArithmetic {
   /// Computes it, if it is unrealised. Of a graph that is not recorded by this library: TypeError,
   /// which names `what` was asked for.
   void realize(const char* what = "realize") const;
-  /// Its memory. Unrealised: TypeError.
+  /// Its memory. Unrealised: TypeError; distributed: ValueError.
   const driver::Buffer& driver_tensor() const;
+  /// The memory of each shard. Unrealised: TypeError.
+  std::vector<driver::Buffer> buffers() const;
   /// The name of the weight that it stands for.
   std::optional<std::string> external_name() const;
   /// Says which weight it stands for.
   void set_external_name(std::string name) const;
-  /// Its value in the graph that it is a part of. Real: TypeError.
-  graph::Value graph_value() const;
+  /// Its value in the graph that it is a part of, one for each shard. Real: TypeError.
+  std::vector<graph::Value> graph_values() const;
 
-  /// The one element; realises. Several or none: TypeError.
+  /// The one element; realises. Several or none: TypeError. A replicated tensor answers from its
+  /// first shard; another distributed one: ValueError.
   Scalar item() const;
   template <typename T>
   T item() const {
     return item().to<T>();
   }
   explicit operator bool() const;
-  /// On `device`; where it is already: itself.
-  Tensor to(const driver::Device& device) const;
-  /// Real and on the CPU.
+  /// On a device, a mesh, each of whose devices gets a copy, or as a mapping says; where it is
+  /// already: itself. A change that cannot be done: ShardingError.
+  Tensor to(const LayoutDevice& target) const;
+  /// The same shards under another relation, for which no data moves. Shards that are none of such
+  /// a tensor: ValueError.
+  Tensor rebind_mapping(const DeviceMapping& mapping) const;
+  /// Real, whole and on the CPU.
   Tensor materialize() const;
 
   Tensor T() const;
@@ -161,6 +187,13 @@ class Tensor : public TensorArithmetic {
   const std::shared_ptr<detail::TensorState>& state() const { return state_.checked(); }
 
  private:
+  /// Null: it lives on one device, and in no mesh but that.
+  const detail::Placed* placed() const;
+  /// The tensor on the one device that is meant by a value. Several: ValueError.
+  Tensor whole_value() const;
+  /// The memory that holds every element. Shards of which none does: ValueError.
+  const driver::Buffer& first_copy(const char* what) const;
+
   Shared<detail::TensorState> state_;
 };
 

@@ -6,9 +6,14 @@
 namespace kiln::experimental {
 
 LayoutDevice::LayoutDevice(const driver::Device& device)
-    : LayoutDevice(DeviceMesh::single(device)) {}
+    : mapping_(DeviceMapping::replicated(DeviceMesh::single(device))) {}
 LayoutDevice::LayoutDevice(const graph::DeviceRef& device) : LayoutDevice(device.to_device()) {}
-LayoutDevice::LayoutDevice(const DeviceMesh& mesh) : mapping_(DeviceMapping::replicated(mesh)) {}
+LayoutDevice::LayoutDevice(const DeviceMesh& mesh)
+    : mapping_(DeviceMapping::replicated(mesh)), is_mesh_(true) {}
+
+bool LayoutDevice::is_plain() const {
+  return mapping_.mesh() == DeviceMesh::single(mapping_.mesh().devices()[0]);
+}
 
 TensorLayout::TensorLayout(DType dtype, graph::Shape shape, const LayoutDevice& device)
     : TensorLayout(dtype, std::move(shape), device, false) {}

@@ -19,9 +19,14 @@ class LayoutDevice {
   LayoutDevice(DeviceMapping mapping)            // NOLINT
       : mapping_(std::move(mapping)) {}
   const DeviceMapping& mapping() const { return mapping_; }
+  /// Whether a mesh was given, without placements.
+  bool is_mesh() const { return is_mesh_; }
+  /// Whether it is a device, rather than a mesh that has names.
+  bool is_plain() const;
 
  private:
   DeviceMapping mapping_;
+  bool is_mesh_ = false;
 };
 
 class BufferLayout;

@@ -148,9 +148,12 @@ std::string elements_text(const driver::Buffer& of) {
 
 std::string Tensor::to_string() const {
   if (is_empty()) return "Tensor()";
+  if (is_distributed())
+    return format("Tensor(shape={}, dtype=DType.{}, mapping={})", shape().to_string(),
+                  dtype().name(), mapping().to_string());
   const std::string about =
       format("dtype=DType.{}, device={}", dtype().name(), device().to_string());
-  if (real()) return format("Tensor({}, {})", elements_text(state_->buffer), about);
+  if (real()) return format("Tensor({}, {})", elements_text(driver_tensor()), about);
   return format("Tensor(<unrealized>, shape={}, {})", type().shape.to_string(), about);
 }
 

@@ -84,6 +84,10 @@ Value append_input(const Graph& graph, const Type& type) {
   value->index = static_cast<std::uint32_t>(body.arguments.size());
   body.arguments.push_back(std::move(value));
   state.inputs.push_back(body.arguments.back().get());
+  for (const std::string& symbol : type.shaped().parameters()) {
+    state.symbols.insert(symbol);
+    state.given_symbols.insert(symbol);
+  }
   return state.handle(state.inputs.back());
 }
 
@@ -114,6 +118,22 @@ void bake_input(const Graph& graph, const Value& input, const void* data, std::s
       state, OpKind::constant, {},
       {{"value", std::shared_ptr<const ir::ConstantData>(std::move(value))}}, {from->type});
   replace_operand(*state.graph->body, from, constant->result());
+}
+
+std::vector<Value> repeat_op(const ir::Op& op, const std::vector<Value>& operands,
+                             ir::Attributes attributes, DeviceRef device) {
+  std::vector<Type> declared;
+  if (operands.empty())
+    for (const auto& result : op.results) {
+      const TensorType& type = result->type.tensor();
+      declared.emplace_back(TensorType(type.dtype, type.shape, device));
+    }
+  ir::Op* made = detail::add_op(op.kind, operands, std::move(attributes), std::move(declared));
+  made->location = op.location;
+  std::vector<Value> results;
+  for (const auto& result : made->results)
+    results.push_back(detail::current_graph()->handle(result.get()));
+  return results;
 }
 
 GraphPart extract(const Graph& graph, const std::vector<Value>& results, bool effects) {

@@ -13,13 +13,18 @@
 
 namespace kiln::graph {
 
-/// A further input of a graph that is being built.
+/// A further input of a graph that is being built, which defines the symbols of its type.
 Value append_input(const Graph& graph, const Type& type);
 /// Makes the tensor `input` a buffer. What has read it so far reads what the buffer holds at first.
 BufferValue make_writable(const Graph& graph, const Value& input);
 
 /// Puts a constant in the place of the tensor `input`, which nothing reads any more.
 void bake_input(const Graph& graph, const Value& input, const void* data, std::size_t size);
+
+/// Applies `op`, of any graph, to values of the current one, with other attributes. What has no
+/// operands makes what `op` makes, on `device`.
+std::vector<Value> repeat_op(const ir::Op& op, const std::vector<Value>& operands,
+                             ir::Attributes attributes, DeviceRef device);
 
 /// Part of a graph.
 struct GraphPart {

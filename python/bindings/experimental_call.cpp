@@ -1,5 +1,8 @@
 #include "experimental_call.h"
 
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+
 #include <vector>
 
 #include "bindings.h"
@@ -108,7 +111,8 @@ class Arguments {
       const Py_ssize_t size = is_list ? PyList_Size(object) : PyTuple_Size(object);
       key.add(kSequence);
       key.add(static_cast<std::uint64_t>(size));
-      for (Py_ssize_t i = 0; i < size && key.usable(); ++i)
+      // To the end: one of them may be distributed.
+      for (Py_ssize_t i = 0; i < size; ++i)
         add(is_list ? PyList_GetItem(object, i) : PyTuple_GetItem(object, i), depth + 1);
     } else if (PySlice_Check(object)) {
       key.add(kSlice);
@@ -167,9 +171,15 @@ struct Results {
   }
 };
 
-nb::object put_together(std::vector<Tensor>& results, std::uint32_t form) {
+nb::object put_together(Call& call, std::span<PyObject* const> arguments, std::uint32_t form) {
+  std::vector<Tensor>& results = call.results();
   if (form == kNone) return nb::none();
-  if (form == kOne) return make_tensor(std::move(results[0]));
+  if (form == kOne) {
+    // An op that changes nothing gives back what it was given.
+    for (PyObject* argument : arguments)
+      if (is_tensor(argument) && tensor_of(argument).is(results[0])) return nb::borrow(argument);
+    return make_tensor(std::move(results[0]));
+  }
   const auto size = static_cast<Py_ssize_t>(results.size());
   nb::object all = nb::steal(form == kList ? PyList_New(size) : PyTuple_New(size));
   for (Py_ssize_t i = 0; i < size; ++i) {
@@ -205,6 +215,23 @@ PyObject* call_lifted(PyObject* self, PyObject* arguments, PyObject* keywords) {
 
 PyType_Slot lifted_slots[] = {{Py_tp_call, reinterpret_cast<void*>(&call_lifted)}, {0, nullptr}};
 
+/// `target[key] = source` or `target = source` where one of the two is distributed.
+nb::object store_spread(std::span<PyObject* const> arguments, bool is_slice_last) {
+  if (arguments.size() < 2 || !is_tensor(arguments[0]))
+    throw TypeError("A store to a distributed tensor takes tensors.");
+  const Tensor& target = tensor_of(arguments[0]);
+  const bool has_key = arguments.size() > 2;
+  const nb::handle source = arguments[has_key && !is_slice_last ? 2 : 1];
+  if (!is_tensor(source))
+    throw TypeError("A store to a distributed tensor takes a Tensor, not " + type_text(source) +
+                    ".");
+  std::vector<graph::SliceIndex> indices{graph::ellipsis};
+  if (has_key) indices = to_indices(arguments[is_slice_last ? 2 : 1], target.shape());
+  ReleaseGil release;
+  experimental::detail::store_spread(target, indices, tensor_of(source));
+  return nb::none();
+}
+
 /// Names of ops that write their first argument.
 bool is_store(std::string_view name) {
   return name == "buffer_store" || name == "buffer_store_slice";
@@ -220,8 +247,11 @@ nb::object LiftedFunction::operator()(std::span<PyObject* const> arguments,
   for (PyObject* argument : arguments) described.add(argument);
   if (keywords) described.add_keywords(keywords);
   if (const auto plan = call.plan(); plan && run(call, *plan, described.elements()))
-    return put_together(call.results(), plan->form);
+    return put_together(call, arguments, plan->form);
 
+  // A store to parts of a mesh is one to each of them.
+  if (is_store && call.arguments().is_distributed)
+    return store_spread(arguments, name != "setitem");
   call.record(is_store);
   nb::object returned;
   {
@@ -238,7 +268,7 @@ nb::object LiftedFunction::operator()(std::span<PyObject* const> arguments,
     ReleaseGil release;
     call.finish(results.values, results.form);
   }
-  return put_together(call.results(), results.form);
+  return put_together(call, arguments, results.form);
 }
 
 const LiftedFunction* LiftedName::find() const {
@@ -272,6 +302,37 @@ void bind_experimental_functional(nb::module_& m, nb::module_& ops) {
     if (name.front() != '_' && PyCallable_Check(op.ptr()))
       m.attr(key) = make(op, name, is_store(name));
   }
+  // Those of a graph take one value for each device; these are over tensors that live on them.
+  using Axis = std::variant<std::string, int>;
+  const auto mesh_axis = [](const Axis& axis) {
+    return std::visit([](const auto& given) { return experimental::MeshAxis(given); }, axis);
+  };
+  m.def(
+      "allgather",
+      [mesh_axis](const Tensor& t, int tensor_axis, const Axis& axis) {
+        return experimental::functional::allgather(t, tensor_axis, mesh_axis(axis));
+      },
+      nb::arg("t"), nb::arg("tensor_axis") = 0, nb::arg("mesh_axis") = 0,
+      nb::call_guard<ReleaseGil>(),
+      "From Sharded along `tensor_axis` to copies, over one axis of the tensor's mesh. Another "
+      "placement there: ShardingError.");
+  m.def(
+      "allreduce_sum",
+      [mesh_axis](const Tensor& t, const Axis& axis) {
+        return experimental::functional::allreduce_sum(t, mesh_axis(axis));
+      },
+      nb::arg("t"), nb::arg("mesh_axis") = 0, nb::call_guard<ReleaseGil>(),
+      "From Partial to copies, over one axis of the tensor's mesh. Another placement there: "
+      "ShardingError.");
+  m.def(
+      "reduce_scatter",
+      [mesh_axis](const Tensor& t, int scatter_axis, const Axis& axis) {
+        return experimental::functional::reduce_scatter(t, scatter_axis, mesh_axis(axis));
+      },
+      nb::arg("t"), nb::arg("scatter_axis") = 0, nb::arg("mesh_axis") = 0,
+      nb::call_guard<ReleaseGil>(),
+      "From Partial to slices along `scatter_axis`, over one axis of the tensor's mesh. Another "
+      "placement there: ShardingError.");
   // Functions that no op is, but an expression of graph values.
   const auto add = [&](const char* name, nb::object op, bool stores = false) {
     m.attr(name) = make(op, name, stores);

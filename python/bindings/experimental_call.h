@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "graph_casters.h"
 #include "kiln/experimental/tensor.h"
 
 namespace nb = nanobind;
@@ -21,6 +22,16 @@ bool is_tensor(nb::handle object);
 inline const experimental::Tensor& tensor_of(nb::handle object) {
   return *nb::inst_ptr<experimental::Tensor>(object);
 }
+
+/// `object` itself where its tensor is the result, else an object for the result.
+nb::object same_or_new(nb::handle object, experimental::Tensor result);
+
+/// A Device, a DeviceRef, a DeviceMesh or a DeviceMapping.
+struct LayoutDeviceLike {
+  nb::handle object;
+  experimental::LayoutDevice get() const;
+};
+bool is_layout_device(nb::handle object);
 
 /// A function over tensors that is made of one over graph values.
 struct LiftedFunction {
@@ -59,3 +70,10 @@ class LiftedName {
 };
 
 }  // namespace kiln::python
+
+namespace nanobind::detail {
+KILN_ANY_OBJECT_CASTER(kiln::python::LayoutDeviceLike,
+                       "kiln._core.driver.Device | kiln._core.graph.DeviceRef | "
+                       "kiln._core.experimental.DeviceMesh | "
+                       "kiln._core.experimental.DeviceMapping")
+}  // namespace nanobind::detail

@@ -156,7 +156,7 @@ struct FastCall {
 const Buffer* buffer_at(PyObject* object) {
   if (is_tensor(object)) {
     const Tensor& tensor = tensor_of(object);
-    return tensor.real() ? &tensor.driver_tensor() : nullptr;
+    return tensor.real() && !tensor.is_distributed() ? &tensor.driver_tensor() : nullptr;
   }
   return is_buffer(object) ? &buffer_of(object) : nullptr;
 }

@@ -1,6 +1,7 @@
 // Meshes, placements, mappings and layouts.
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
@@ -9,33 +10,8 @@
 #include "driver_casters.h"
 #include "experimental_call.h"
 #include "graph_casters.h"
+#include "kiln/experimental/redistribution.h"
 #include "kiln/experimental/tensor_layout.h"
-
-namespace kiln::python {
-
-/// A Device, a DeviceRef, a DeviceMesh or a DeviceMapping.
-struct LayoutDeviceLike {
-  nb::handle object;
-  experimental::LayoutDevice get() const {
-    if (nb::isinstance<experimental::DeviceMapping>(object))
-      return *nb::inst_ptr<experimental::DeviceMapping>(object);
-    if (nb::isinstance<experimental::DeviceMesh>(object))
-      return *nb::inst_ptr<experimental::DeviceMesh>(object);
-    if (is_device(object)) return nb::inst_ptr<DeviceObject>(object)->device;
-    if (nb::isinstance<graph::DeviceRef>(object)) return *nb::inst_ptr<graph::DeviceRef>(object);
-    throw TypeError("expected a Device, DeviceRef, DeviceMesh or DeviceMapping, got " +
-                    type_text(object));
-  }
-};
-
-}  // namespace kiln::python
-
-namespace nanobind::detail {
-KILN_ANY_OBJECT_CASTER(kiln::python::LayoutDeviceLike,
-                       "kiln._core.driver.Device | kiln._core.graph.DeviceRef | "
-                       "kiln._core.experimental.DeviceMesh | "
-                       "kiln._core.experimental.DeviceMapping")
-}  // namespace nanobind::detail
 
 namespace kiln::python {
 namespace {
@@ -392,7 +368,57 @@ TensorType(dtype=float32, shape=[Dim('batch_x_1'), Dim(2)], device=cpu:0))")
       "TypeError.");
 }
 
+/// Blocks of `auto_reshard`.
+struct ReshardBlock {
+  experimental::Transitions allowed;
+  experimental::ReshardMode mode;
+  std::vector<std::shared_ptr<experimental::AutoReshard>> guards;
+};
+
+void bind_resharding(nb::module_& m) {
+  using experimental::PlacementKind;
+  using experimental::ReshardMode;
+  using Pair = std::pair<int, int>;
+  nb::class_<ReshardBlock>(m, "_AutoReshard")
+      .def("__init__",
+           [](ReshardBlock* self, const std::vector<Pair>& allowed, int mode) {
+             experimental::Transitions transitions;
+             for (const auto& [from, to] : allowed)
+               transitions.emplace(static_cast<PlacementKind>(from),
+                                   static_cast<PlacementKind>(to));
+             new (self) ReshardBlock{std::move(transitions), static_cast<ReshardMode>(mode), {}};
+           })
+      .def("__enter__",
+           [](ReshardBlock& self) {
+             self.guards.push_back(
+                 std::make_shared<experimental::AutoReshard>(self.allowed, self.mode));
+           })
+      .def("__exit__", [](ReshardBlock& self, nb::args) { self.guards.pop_back(); });
+  const auto pairs = [](const experimental::Transitions& transitions) {
+    std::vector<Pair> all;
+    for (const auto& [from, to] : transitions)
+      all.emplace_back(static_cast<int>(from), static_cast<int>(to));
+    return all;
+  };
+  m.attr("_all_transitions") = nb::cast(pairs(experimental::all_transitions()));
+  m.attr("_default_transitions") = nb::cast(pairs(experimental::default_transitions()));
+}
+
 }  // namespace
+
+bool is_layout_device(nb::handle object) {
+  return nb::isinstance<DeviceMapping>(object) || nb::isinstance<DeviceMesh>(object) ||
+         is_device(object) || nb::isinstance<graph::DeviceRef>(object);
+}
+
+experimental::LayoutDevice LayoutDeviceLike::get() const {
+  if (nb::isinstance<DeviceMapping>(object)) return *nb::inst_ptr<DeviceMapping>(object);
+  if (nb::isinstance<DeviceMesh>(object)) return *nb::inst_ptr<DeviceMesh>(object);
+  if (is_device(object)) return nb::inst_ptr<DeviceObject>(object)->device;
+  if (nb::isinstance<graph::DeviceRef>(object)) return *nb::inst_ptr<graph::DeviceRef>(object);
+  throw TypeError("expected a Device, DeviceRef, DeviceMesh or DeviceMapping, got " +
+                  type_text(object));
+}
 
 void bind_experimental_sharding(nb::module_& m) {
   bind_errors_of_sharding(m);
@@ -400,6 +426,7 @@ void bind_experimental_sharding(nb::module_& m) {
   bind_placements(m);
   bind_mappings(m);
   bind_layouts_of_tensors(m);
+  bind_resharding(m);
 }
 
 }  // namespace kiln::python

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
@@ -38,26 +39,40 @@ TensorOptions to_options(nb::handle dtype, nb::handle device) {
       throw TypeError("dtype must be a kiln.dtype.DType, not " + type_text(dtype) + ".");
     options.dtype = nb::inst_ptr<DTypeObject>(dtype)->dtype;
   }
-  if (!device.is_none()) options.device = to_device(device);
+  if (is_layout_device(device))
+    options.device = LayoutDeviceLike{device}.get();
+  else if (!device.is_none())
+    options.device = to_device(device);
   return options;
 }
 
-/// The type that `like` means, which is a tensor or a type.
-graph::TensorType to_like(nb::handle like) {
-  if (is_tensor(like)) return tensor_of(like).type();
-  if (nb::isinstance<TypeObject>(like)) return nb::inst_ptr<TypeObject>(like)->type.tensor();
+/// The layout that `like` means, which is a tensor, a layout or a type.
+experimental::TensorLayout to_like(nb::handle like) {
+  if (is_tensor(like)) return tensor_of(like).layout();
+  if (nb::isinstance<experimental::TensorLayout>(like))
+    return *nb::inst_ptr<experimental::TensorLayout>(like);
+  if (nb::isinstance<TypeObject>(like))
+    return experimental::as_layout(graph::Type(nb::inst_ptr<TypeObject>(like)->type.tensor()));
   throw TypeError("Expected a Tensor or a TensorType to be like, not " + type_text(like) + ".");
+}
+
+/// A new tensor where the options say, when that is more than a device.
+Tensor placed_as(const TensorOptions& options, Tensor made) {
+  return options.device ? made.to(*options.device) : made;
 }
 
 Tensor from_array(nb::handle data, const TensorOptions& options) {
   const graph::ops::ConstantOptions constant{
       .dtype = options.dtype,
-      .device = options.device ? std::optional(graph::DeviceRef(*options.device)) : std::nullopt};
+      .device = options.device
+                    ? std::optional(graph::DeviceRef(options.device->mapping().mesh().devices()[0]))
+                    : std::nullopt};
   if (experimental::in_graph_context()) {
     if (is_ndarray(data))
-      return Tensor::from_graph_value(graph::ops::constant(to_array(data), constant));
-    return Tensor::from_graph_value(
-        graph::ops::constant(buffer_from_dlpack(data, std::nullopt), constant));
+      return placed_as(options,
+                       Tensor::from_graph_value(graph::ops::constant(to_array(data), constant)));
+    return placed_as(options, Tensor::from_graph_value(graph::ops::constant(
+                                  buffer_from_dlpack(data, std::nullopt), constant)));
   }
   driver::Buffer buffer =
       is_ndarray(data) ? buffer_from_numpy(data) : buffer_from_dlpack(data, std::nullopt);
@@ -66,7 +81,7 @@ Tensor from_array(nb::handle data, const TensorOptions& options) {
                      " != value.dtype=" + buffer.dtype().to_string());
   if (!options.device) return Tensor(std::move(buffer));
   ReleaseGil release;
-  return Tensor(buffer.to(*options.device));
+  return Tensor(std::move(buffer)).to(*options.device);
 }
 
 Tensor make(nb::handle data, nb::handle dtype, nb::handle device) {
@@ -98,6 +113,13 @@ Tensor from_dlpack(nb::handle array) {
         "Tensor.from_dlpack takes an array with __dlpack__ and __dlpack_device__, not " +
         type_text(array) + ".");
   return Tensor(buffer_from_dlpack(array, std::nullopt));
+}
+
+/// What a call gives that does not hold up other threads.
+template <typename F>
+Tensor without_gil(const F& call) {
+  ReleaseGil release;
+  return call();
 }
 
 /// Computes the tensor without holding up other threads.
@@ -342,7 +364,8 @@ void def_makers(nb::class_<Tensor>& cls) {
       .def_static(
           "arange",
           [](Any start, Any stop, Any step, Any out_dim, Any dtype, Any device) {
-            const auto [of, on] = experimental::defaults(to_options(dtype, device));
+            const TensorOptions options = to_options(dtype, device);
+            const auto [of, on] = experimental::defaults(options);
             nb::dict keywords;
             keywords["dtype"] = nb::cast(of);
             keywords["device"] = nb::cast(on);
@@ -351,15 +374,22 @@ void def_makers(nb::class_<Tensor>& cls) {
             PyObject* const bounds[] = {stop.is_none() ? zero.ptr() : start.ptr(),
                                         stop.is_none() ? start.ptr() : stop.ptr(), step.ptr()};
             static const LiftedName range("range");
-            return range.function()(bounds, keywords.ptr());
+            const nb::object made = range.function()(bounds, keywords.ptr());
+            return make_tensor(placed_as(options, tensor_of(made)));
           },
           nb::arg("start") = 0, nb::arg("stop") = nb::none(), nb::arg("step") = 1,
           nb::arg("out_dim") = nb::none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
           nb::arg("device") = nb::none(),
           "`start + i * step` up to but without `stop`; one argument is the stop.")
       .def_static(
-          "range_like", [](Any like) { return Tensor::range_like(to_like(like)); }, nb::arg("type"),
-          "0 … n-1 along the last axis, broadcast to the type.")
+          "range_like",
+          [](Any like) {
+            const experimental::TensorLayout layout = to_like(like);
+            const graph::TensorType type(layout.dtype(), layout.shape(),
+                                         layout.mesh().devices()[0]);
+            return Tensor::range_like(type).to(layout.mapping());
+          },
+          nb::arg("type"), "0 … n-1 along the last axis, broadcast to the type.")
       .def_static(
           "from_dim", [](DimLike dim) { return Tensor::from_dim(dim.get()); }, nb::arg("dim"),
           "The size as an int64 scalar on the CPU.")
@@ -372,6 +402,26 @@ void def_makers(nb::class_<Tensor>& cls) {
             return Tensor::from_graph_value(*nb::inst_ptr<graph::Value>(value));
           },
           nb::arg("value"), "A value of the current graph.")
+      .def_static(
+          "from_shard_values",
+          [](nb::iterable values, std::optional<experimental::DeviceMapping> mapping) {
+            std::vector<graph::Value> list;
+            for (nb::handle value : values) {
+              if (!nb::isinstance<graph::Value>(value))
+                throw TypeError("Tensor.from_shard_values takes values of a graph, not " +
+                                type_text(value) + ".");
+              list.push_back(*nb::inst_ptr<graph::Value>(value));
+            }
+            return Tensor::from_shard_values(list, mapping);
+          },
+          nb::arg("values"), nb::arg("mapping") = nb::none(),
+          "One value of the current graph for each device of a mapping.")
+      .def_static(
+          "_from_shards",
+          [](const std::vector<Tensor>& shards, const experimental::DeviceMapping& mapping) {
+            return Tensor::from_shards(shards, mapping);
+          },
+          nb::arg("shards"), nb::arg("mapping"), "Tensors on one device each as one.")
       .def_static(
           "constant", [](Any value, Any dtype, Any device) { return make(value, dtype, device); },
           nb::arg("value"), nb::kw_only(), nb::arg("dtype") = nb::none(),
@@ -387,6 +437,27 @@ void def_values(nb::class_<Tensor>& cls) {
           "type", [](const Tensor& t) { return make_type(graph::Type(t.type())); },
           nb::sig("def type(self) -> kiln._core.graph.TensorType"), "Its graph type.")
       .def_prop_ro("layout", &Tensor::layout, "Its dtype, shape and placement.")
+      .def_prop_ro("mapping", &Tensor::mapping, "Where it lives.")
+      .def_prop_ro("mesh", &Tensor::mesh, "The devices that it lives on.")
+      .def_prop_ro(
+          "placements",
+          [](const Tensor& t) {
+            return nb::typed<nb::tuple, experimental::Placement, nb::ellipsis>(
+                nb::tuple(nb::cast(t.placements())));
+          },
+          "What each device along each mesh axis holds.")
+      .def_prop_ro("num_shards", &Tensor::num_shards, "On how many devices it lives.")
+      .def_prop_ro("is_distributed", &Tensor::is_distributed, "Whether these are several.")
+      .def_prop_ro("local_shards", &Tensor::local_shards,
+                   "What each device holds, in mesh order; memory is shared.")
+      .def_prop_ro(
+          "buffers",
+          [](const Tensor& t) {
+            nb::typed<nb::list, driver::Buffer> buffers;
+            for (const driver::Buffer& buffer : t.buffers()) buffers.append(make_buffer(buffer));
+            return buffers;
+          },
+          "The memory of each shard. Unrealised: TypeError.")
       .def_prop_ro("real", &Tensor::real, "Whether its elements are in memory.")
       .def_prop_ro(
           "driver_tensor", [](const Tensor& t) { return make_buffer(t.driver_tensor()); },
@@ -410,22 +481,31 @@ void def_values(nb::class_<Tensor>& cls) {
            })
       .def(
           "to",
-          [](const Tensor& t, Any device) {
-            if (!is_device(device) && !nb::isinstance<graph::DeviceRef>(device))
+          [](nb::handle_t<Tensor> self, Any target) {
+            if (!is_layout_device(target))
               throw TypeError("to() expects Device, DeviceMesh, or DeviceMapping, got " +
-                              nb::cast<std::string>(device.type().attr("__name__")));
-            const driver::Device target = to_device(device);
-            ReleaseGil release;
-            return t.to(target);
+                              nb::cast<std::string>(target.type().attr("__name__")));
+            const experimental::LayoutDevice where = LayoutDeviceLike{target}.get();
+            return same_or_new(self, without_gil([&] { return tensor_of(self).to(where); }));
           },
-          nb::arg("target"), "On another device; where it is already: itself.")
+          nb::arg("target"),
+          nb::sig("def to(self, target: kiln._core.driver.Device | kiln._core.graph.DeviceRef | "
+                  "DeviceMesh | DeviceMapping) -> Tensor"),
+          "On a device, a mesh, each of whose devices gets a copy, or as a mapping says; where it "
+          "is already: itself.")
+      .def(
+          "rebind_mapping",
+          [](nb::handle_t<Tensor> self, const experimental::DeviceMapping& mapping) {
+            return same_or_new(self, tensor_of(self).rebind_mapping(mapping));
+          },
+          nb::arg("mapping"), nb::sig("def rebind_mapping(self, mapping: DeviceMapping) -> Tensor"),
+          "The same shards under another relation, for which no data moves.")
       .def(
           "materialize",
-          [](const Tensor& t) {
-            ReleaseGil release;
-            return t.materialize();
+          [](nb::handle_t<Tensor> self) {
+            return same_or_new(self, without_gil([&] { return tensor_of(self).materialize(); }));
           },
-          "Real and on the CPU.")
+          nb::sig("def materialize(self) -> Tensor"), "Real, whole and on the CPU.")
       .def("to_numpy", &to_numpy, nb::sig("def to_numpy(self) -> object"),
            "A NumPy array of the elements, which are shared when they are on the CPU.")
       .def_prop_ro(
@@ -450,7 +530,7 @@ void def_values(nb::class_<Tensor>& cls) {
           "graph_values",
           [](const Tensor& t) {
             nb::typed<nb::list, graph::Value> values;
-            values.append(make_value(t.graph_value()));
+            for (const graph::Value& value : t.graph_values()) values.append(make_value(value));
             return values;
           },
           "Its value in the graph that it is a part of, one for each device. Real: TypeError.")
@@ -524,13 +604,6 @@ void bind_blocks(nb::module_& m) {
       },
       "The session of eager tensors and of callables that are given none.");
   m.def(
-      "default_session",
-      [] {
-        ReleaseGil release;
-        return experimental::default_session();
-      },
-      "The session of eager tensors and of callables that are given none.");
-  m.def(
       "in_graph_context", [] { return experimental::in_graph_context(); },
       "Whether a graph is being built, whose values nobody has while it is.");
   nb::class_<FunctionBlock>(m, "_FunctionCall")
@@ -549,10 +622,9 @@ void bind_blocks(nb::module_& m) {
           "finish",
           [](FunctionBlock& block, const std::vector<Tensor>& results) {
             std::vector<experimental::detail::StatePtr> states;
-            for (const Tensor& result : results) {
-              const auto& state = result.state();
-              if (state->real() || state->recording == block.recording) states.push_back(state);
-            }
+            for (const Tensor& result : results)
+              for (const auto& state : experimental::detail::parts_of(result.state()))
+                if (state->real() || state->recording == block.recording) states.push_back(state);
             ReleaseGil release;
             block.recording->realize(states, true);
           },
@@ -562,6 +634,9 @@ void bind_blocks(nb::module_& m) {
 }  // namespace
 
 nb::object make_tensor(Tensor tensor) { return nb::cast(std::move(tensor)); }
+nb::object same_or_new(nb::handle object, Tensor result) {
+  return tensor_of(object).is(result) ? nb::borrow(object) : make_tensor(std::move(result));
+}
 bool is_tensor(nb::handle object) {
   return (Py_TYPE(object.ptr()) == tensor_class || nb::isinstance<Tensor>(object)) &&
          nb::inst_ready(object);

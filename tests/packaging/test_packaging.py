@@ -177,6 +177,11 @@ def test_cpp_regression_compiles_its_step(prefix, tmp_path):
     assert run(program).splitlines()[-1].startswith("weights Tensor([  2  -1 0.5]")
 
 
+def test_cpp_mlp_runs_on_a_mesh(prefix, tmp_path):
+    program = build_consumer(ROOT / "examples/sharded_mlp", tmp_path, prefix) / "sharded_mlp"
+    assert run(program).splitlines()[-1] == "largest difference to one device: none"
+
+
 def test_libkiln_is_small_and_needs_no_llvm(tmp_path):
     library = BUILD / "lib" / "libkiln.so"
     stripped = tmp_path / "libkiln.so"

@@ -66,6 +66,7 @@ def test_counter_needs_no_search_path():
     ("program", "expected"),
     [
         ("regression/regression.py", "weights [ 2.  -1.   0.5]"),
+        ("sharded_mlp/sharded_mlp.py", "up: [Dim(32), Dim(64)] in parts of [Dim(32), Dim(32)]"),
         ("gpt2_block/gpt2_block.py", "2 x 5: [Dim(2), Dim(5), Dim(64)]"),
     ],
 )

@@ -19,6 +19,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
@@ -26,9 +27,9 @@ from kiln import tree
 from kiln._core.experimental import _fast_call, default_session
 from kiln.driver import Buffer, Device, DLPackArray
 from kiln.dtype import DType
-from kiln.engine import CompiledModel, InferenceSession, Model, TensorSpec, read
+from kiln.engine import CompiledModel, InferenceSession, Model, read
 from kiln.experimental import functional as F
-from kiln.experimental.sharding import BufferLayout, TensorLayout, as_layout
+from kiln.experimental.sharding import BufferLayout, DeviceMapping, TensorLayout, as_layout
 from kiln.experimental.tensor import Tensor
 from kiln.graph import BufferType, BufferValue, Graph, StaticDim, TensorType, Value, ops
 from kiln.tree import TreeDef
@@ -110,9 +111,10 @@ class _Body(NamedTuple):
 
     graph: Graph
     structure: TreeDef
-    types: tuple[Any, ...]
+    types: tuple[Any, ...]  # for each tensor of the arguments its mapping and the types of its shards
     out_tree: TreeDef
-    outputs: list[int | None]  # for each result the number of the argument that it is, if it is one
+    # For each result the number of the argument that it is, or its mapping.
+    outputs: list[int | DeviceMapping]
 
 
 class _Trace(threading.local):
@@ -137,9 +139,19 @@ def _tracing(graph: Graph | None) -> Iterator[None]:
         vars(_trace).update(outer)
 
 
-def _value_of(tensor: Tensor) -> Value:
-    """What the tensor is in the graph: a buffer stays one."""
-    return tensor.__tensorvalue__() if tensor.real else tensor.graph_values[0]
+def _values_of(tensor: Tensor) -> list[Value]:
+    """What each shard of the tensor is in the graph: a buffer stays one."""
+    return [shard.__tensorvalue__() if shard.real else shard.graph_values[0] for shard in tensor.local_shards]
+
+
+def _output_values(tensors: Iterable[Tensor]) -> list[Value]:
+    return [shard.__tensorvalue__() for tensor in tensors for shard in tensor.local_shards]
+
+
+def _input_tensors(values: Iterable[Value], mappings: Iterable[DeviceMapping]) -> list[Tensor]:
+    """The tensors of these mappings whose shards are the inputs of a graph."""
+    rest = iter(values)
+    return [Tensor.from_shard_values(islice(rest, mapping.mesh.num_devices), mapping) for mapping in mappings]
 
 
 def _take_apart(result: Any) -> tuple[list[Tensor], TreeDef]:
@@ -203,8 +215,10 @@ def _prefix_of(fn: Any) -> str:
 def _call_subgraph(fn: Any, name: str | None, prefix: str | None, args: Any, kwargs: Any) -> Any:
     leaves, structure = tree.flatten((args, kwargs), leaf=Tensor)
     prefix = _prefix_of(fn) if prefix is None else prefix
-    values = [_value_of(leaf) for leaf in leaves]
-    types = tuple(value.type for value in values)
+    values = [_values_of(leaf) for leaf in leaves]
+    types = tuple(
+        (leaf.mapping, *(value.type for value in parts)) for leaf, parts in zip(leaves, values, strict=True)
+    )
     symbol = _name_of(fn, name)
     if name is not None and prefix:
         body = _trace.bodies.get(name)
@@ -217,10 +231,9 @@ def _call_subgraph(fn: Any, name: str | None, prefix: str | None, args: Any, kwa
     if body is None:
         body = _trace.bodies[key] = _record_body(fn, symbol, structure, types)
         _trace.kept.append(fn)
-    results = iter(ops.call(body.graph, *values, prefix=prefix))
-    outputs = [
-        Tensor.from_graph_value(next(results)) if argument is None else leaves[argument] for argument in body.outputs
-    ]
+    results = ops.call(body.graph, *chain.from_iterable(values), prefix=prefix)
+    made = iter(_input_tensors(results, [output for output in body.outputs if isinstance(output, DeviceMapping)]))
+    outputs = [leaves[output] if isinstance(output, int) else next(made) for output in body.outputs]
     return tree.unflatten(body.out_tree, outputs)
 
 
@@ -236,7 +249,12 @@ def _check_call(symbol: str, body: _Body, args: Any, kwargs: Any, types: tuple[A
             raise TypeError(f"{symbol} argument {route}: expected a Tensor, got {type(value).__name__}")
     for route, expected, given in zip(routes, body.types, types, strict=True):
         if expected != given:
-            raise ValueError(f"{symbol} argument {route}: expected {expected}, got {given}")
+            raise ValueError(f"{symbol} argument {route}: expected {_type_text(expected)}, got {_type_text(given)}")
+
+
+def _type_text(parts: tuple[Any, ...]) -> str:
+    mapping, *types = parts
+    return str(types[0]) if len(types) == 1 else f"{mapping} of {', '.join(map(str, types))}"
 
 
 def _record_body(fn: Any, symbol: str, structure: TreeDef, types: tuple[Any, ...]) -> _Body:
@@ -246,17 +264,17 @@ def _record_body(fn: Any, symbol: str, structure: TreeDef, types: tuple[Any, ...
     while unique in names:
         number += 1
         unique = f"{symbol}_{number}"
-    body = graph.add_subgraph(unique, input_types=list(types))
+    body = graph.add_subgraph(unique, input_types=[type for _, *parts in types for type in parts])
     with body:
-        inputs = [Tensor.from_graph_value(value) for value in body.inputs]
-        for tensor, type, route in zip(inputs, types, _routes(structure), strict=True):
-            if not isinstance(type, BufferType):
+        inputs = _input_tensors(body.inputs, [mapping for mapping, *_ in types])
+        for tensor, (_, *parts), route in zip(inputs, types, _routes(structure), strict=True):
+            if not isinstance(parts[0], BufferType):
                 tensor._name_argument(route)
         args, kwargs = tree.unflatten(structure, inputs)
         # A module's parameters are weights of the caller's graph; the body declares its own.
         function = fn._with_weights() if hasattr(fn, "_with_weights") else fn
         found, out_tree = _take_apart(function(*args, **kwargs))
-        outputs: list[int | None] = []
+        outputs: list[int | DeviceMapping] = []
         values = []
         for tensor in found:
             is_buffer = not tensor.real and isinstance(tensor.graph_values[0], BufferValue)
@@ -266,9 +284,11 @@ def _record_body(fn: Any, symbol: str, structure: TreeDef, types: tuple[Any, ...
                     f"The subgraph '{unique}' returns a buffer that it created: each call would create new buffer "
                     "memory that its caller does not know. Return a tensor, such as `t + 0`."
                 )
-            outputs.append(argument if is_buffer else None)
-            if not is_buffer:
-                values.append(tensor.__tensorvalue__())
+            if is_buffer and argument is not None:
+                outputs.append(argument)
+            else:
+                outputs.append(tensor.mapping)
+                values += _output_values([tensor])
         body.output(*values)
     return _Body(body, structure, types, out_tree, outputs)
 
@@ -277,16 +297,6 @@ def _name_of(function: Callable[..., Any], name: str | None) -> str:
     if name is not None:
         return name
     return re.sub(r"\W", "_", getattr(function, "__name__", type(function).__name__)) or "fn"
-
-
-def _types_of(layout: Layout) -> list[Any]:
-    types = layout.local_types
-    if len(types) > 1:
-        raise NotImplementedError(
-            f"Staging {layout!r} needs one graph value for each of its {len(types)} devices; only layouts of one "
-            "device can be staged so far."
-        )
-    return types
 
 
 def stage(
@@ -319,20 +329,25 @@ def stage(
             )
         graph = Graph(
             _name_of(fn, name),
-            input_types=[_types_of(layout)[0] for layout in in_layouts],
+            input_types=[type for layout in in_layouts for type in layout.local_types],
             custom_extensions=list(custom_extensions),
             is_device_graph=is_device_graph,
         )
         with graph, _tracing(graph if allow_subgraphs else None):
-            inputs = [Tensor.from_graph_value(value) for value in graph.inputs]
+            inputs = _input_tensors(graph.inputs, [layout.mapping for layout in in_layouts])
             for tensor, layout, route in zip(inputs, in_layouts, _routes(in_tree), strict=True):
                 if not isinstance(layout, BufferLayout):
                     tensor._name_argument(route)
             staged_args, staged_kwargs = tree.unflatten(in_tree, inputs)
             found, out_tree = _take_apart(fn(*staged_args, **staged_kwargs))
-            outputs = [tensor.__tensorvalue__() for tensor in found]
+            outputs = _output_values(found)
             graph.output(*outputs)
-        out_layouts = [as_layout(value.type) for value in outputs]
+        rest = iter(outputs)
+        out_layouts = [
+            tensor.layout if tensor.is_distributed else as_layout(part.type)
+            for tensor in found
+            for part in list(islice(rest, tensor.num_shards))[:1]
+        ]
         return StagedGraph(graph, in_layouts, in_tree, out_layouts, out_tree)
 
     del signal_devices  # matter to several accelerators
@@ -372,15 +387,18 @@ def _shape_text(dims: Iterable[Any]) -> str:
     return f"[{', '.join(str(dim) for dim in dims)}]"
 
 
-def _place(device: Device) -> str:
-    return f"{device.label}:{device.id}"
+def _place(mapping: DeviceMapping) -> str:
+    devices = ", ".join(f"{device.label}:{device.id}" for device in mapping.mesh.devices)
+    return f"[{devices}]" if mapping.mesh.is_single else f"[{devices}] as {list(mapping.placements)}"
 
 
-def _fits(layout: Layout, spec: TensorSpec) -> bool:
-    """Whether a model's input is what the layout says, symbols aside."""
-    local = _types_of(layout)[0]
-    shape = [int(dim) if isinstance(dim, StaticDim) else None for dim in local.shape]
-    return (local.dtype, shape, local.device) == (spec.dtype, spec.shape, spec.device)
+def _specs_of(layouts: Iterable[Layout]) -> list[tuple[Any, ...]]:
+    """The inputs of a model for arguments of these layouts, symbols aside."""
+    return [
+        (type.dtype, [int(dim) if isinstance(dim, StaticDim) else None for dim in type.shape], type.device)
+        for layout in layouts
+        for type in layout.local_types
+    ]
 
 
 class _Argument:
@@ -393,43 +411,47 @@ class _Argument:
         self.shape = list(layout.shape)
         self.rank = layout.rank
         self.extents = [(axis, int(dim)) for axis, dim in enumerate(self.shape) if isinstance(dim, StaticDim)]
-        self.device = layout.device
-        self.count = len(layout.local_types)
+        self.mapping = layout.mapping
+        self.device = layout.mesh.devices[0]
+        self.count = layout.mesh.num_devices
 
     def facts(self) -> tuple[bool, DType, Device, list[int]]:
         """What the short way checks; -1 is any size."""
         extents = dict(self.extents)
         return self.is_buffer, self.dtype, self.device, [extents.get(axis, -1) for axis in range(self.rank)]
 
-    def buffer(self, value: Any) -> Buffer:
-        if isinstance(value, Tensor):
-            if not value.real:
-                _ = value.realize
-            buffer = value.driver_tensor
-        elif isinstance(value, Buffer):
-            buffer = value
-        else:
+    def buffers(self, value: Any) -> list[Buffer]:
+        """The memory of the argument, that of each shard."""
+        if isinstance(value, Buffer):
+            value = Tensor.from_dlpack(value)
+        elif not isinstance(value, Tensor):
             raise TypeError(f"argument {self.route}: expected a Tensor or Buffer, got {type(value).__name__}")
-        if buffer.dtype is not self.dtype and self.is_buffer:
+        if not value.real:
+            _ = value.realize
+        if self.is_buffer and (value.dtype is not self.dtype or value.num_shards != self.count):
             raise ValueError(
                 f"argument {self.route}: expected {self.dtype.name} across {self.count} device(s), got "
-                f"{buffer.dtype.name} across 1"
+                f"{value.dtype.name} across {value.num_shards}"
             )
-        if not self.is_buffer and not self._fits(buffer):
+        if not self.is_buffer and not self._fits(value):
             raise ValueError(
                 f"argument {self.route}: expected {self.dtype.name} shape {_shape_text(self.shape)} on "
-                f"[{_place(self.device)}], got {buffer.dtype.name} shape {_shape_text(buffer.shape)} on "
-                f"[{_place(buffer.device)}]"
+                f"{_place(self.mapping)}, got {value.dtype.name} shape {_shape_text(value.shape)} on "
+                f"{_place(value.mapping)}"
             )
-        return buffer
+        return value.buffers
 
-    def _fits(self, buffer: Buffer) -> bool:
-        shape = buffer.shape
+    def _fits(self, value: Tensor) -> bool:
+        shape = value.shape
+        if self.count == 1:
+            is_there = not value.is_distributed and value.device is self.device
+        else:
+            is_there = value.mapping == self.mapping
         return (
-            buffer.dtype is self.dtype
+            is_there
+            and value.dtype is self.dtype
             and len(shape) == self.rank
             and all(shape[axis] == extent for axis, extent in self.extents)
-            and buffer.device is self.device
         )
 
 
@@ -468,7 +490,10 @@ class CompiledCallable(_Signature, Generic[P, R]):
         self._weights = MappingProxyType(dict(weights or {}))
         routes = _routes(in_tree)
         self._arguments = [_Argument(layout, route) for layout, route in zip(self._in_layouts, routes, strict=True)]
-        self._fast = model and _fast_call(model, in_tree, out_tree, [argument.facts() for argument in self._arguments])
+        self._fast = None
+        if model and not any(layout.mesh.num_devices > 1 for layout in [*in_layouts, *out_layouts]):
+            facts = [argument.facts() for argument in self._arguments]
+            self._fast = _fast_call(model, in_tree, out_tree, facts)
 
     @classmethod
     def from_engine_model(
@@ -487,10 +512,11 @@ class CompiledCallable(_Signature, Generic[P, R]):
                 f"{', '.join(artifact.names)}."
             )
         layouts, specs = staged.in_layouts, engine_model.input_metadata
-        if len(layouts) != len(specs) or not all(map(_fits, layouts, specs)):
+        if _specs_of(layouts) != [(spec.dtype, spec.shape, spec.device) for spec in specs]:
+            types = [str(type) for layout in layouts for type in layout.local_types]
             raise ValueError(
                 f"The inputs of the model, [{', '.join(map(str, specs))}], are not those of the staged graph, "
-                f"[{', '.join(str(_types_of(layout)[0]) for layout in layouts)}]."
+                f"[{', '.join(types)}]."
             )
         made: CompiledCallable[P, R] = cls.__new__(cls)
         made._set(
@@ -545,18 +571,22 @@ class CompiledCallable(_Signature, Generic[P, R]):
         except ValueError as error:
             path, _, reason = str(error).partition(": ")
             raise ValueError(f"tree structure mismatch at {_route(path)}: {reason}") from None
-        buffers = [argument.buffer(value) for argument, value in zip(self._arguments, values, strict=True)]
+        parts = [argument.buffers(value) for argument, value in zip(self._arguments, values, strict=True)]
+        buffers = list(chain.from_iterable(parts))
         try:
             results = model.execute(*buffers)
         except (ValueError, TypeError) as error:
             raise self._named(error) from None
-        return tree.unflatten(self._out_tree, map(Tensor.from_dlpack, results))
+        rest = map(Tensor.from_dlpack, results)
+        return tree.unflatten(self._out_tree, [_joined(rest, layout.mapping) for layout in self._out_layouts])
 
     def _named(self, error: Exception) -> Exception:
         """The error with positions of inputs as routes of arguments."""
+        owners = [argument for argument in self._arguments for _ in range(argument.count)]
+
         def name(match: re.Match[str]) -> str:
             index = int(match[2])
-            return f"{match[1]}argument {self._arguments[index].route}" if index < len(self._arguments) else match[0]
+            return f"{match[1]}argument {owners[index].route}" if index < len(owners) else match[0]
 
         text = re.sub(r"()\b[Ii]nput (?:at position )?(\d+)", name, str(error))
         return type(error)(text)
@@ -606,6 +636,11 @@ class CompiledCallable(_Signature, Generic[P, R]):
         return _restore, (
             _bytes_of(self._artifact), self._in_layouts, self._in_tree, self._out_layouts, self._out_tree
         )
+
+
+def _joined(parts: Iterator[Tensor], mapping: DeviceMapping) -> Tensor:
+    count = mapping.mesh.num_devices
+    return next(parts) if count == 1 else Tensor._from_shards(list(islice(parts, count)), mapping)
 
 
 def _statics(structure: TreeDef, path: str) -> Iterator[tuple[str, Any]]:

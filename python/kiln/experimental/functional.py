@@ -8,6 +8,8 @@ returns, and while a graph is built they add to it.
 Tensor([0.5 0.5], dtype=DType.float32, device=Device(type=cpu,id=0))
 """
 
+import builtins as _builtins
+import contextlib
 import functools
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -19,7 +21,7 @@ from kiln._core.experimental import functional as _lifted
 from kiln._core.experimental.functional import *  # noqa: F403
 from kiln.driver import Device
 from kiln.dtype import DType
-from kiln.experimental.sharding import TensorLayout, as_layout
+from kiln.experimental.sharding import DeviceMapping, DeviceMesh, TensorLayout, as_layout
 from kiln.experimental.tensor import Tensor
 from kiln.graph import DeviceRef, TensorType, Type, Value
 
@@ -77,6 +79,61 @@ def to_tensors(values: Any) -> Any:
     return tree.map(convert, values)
 
 
+def any_distributed(*values: Any) -> bool:
+    """Whether there is a tensor on several devices in the trees of `values`.
+
+    >>> any_distributed([Tensor(1)], 2)
+    False
+    """
+    return any(isinstance(leaf, Tensor) and leaf.is_distributed for leaf in tree.leaves(values))
+
+
+def tensor_to_layout(values: Any) -> Any:
+    """The tree of `values` with the layout of each tensor in its place."""
+    return map_tensors(lambda tensor: tensor.layout, values)
+
+
+def per_shard_dispatch(
+    function: Callable[..., Any], *args: Any, mapping: DeviceMapping | None = None, **kwargs: Any
+) -> Any:
+    """Calls a function for each device, with what it holds of distributed tensors and everything else as it is. Tensors
+    in the result become distributed by `mapping`, or like the first distributed argument. Without one: a plain call.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.experimental.sharding import Sharded
+    >>> x = Tensor([[1, 2], [3, 4]]).to(DeviceMapping(DeviceMesh([CPU()] * 2, (2,), ("x",)), [Sharded(0)]))
+    >>> per_shard_dispatch(lambda part: part * 10, x).local_shards[1]
+    Tensor([30 40], dtype=DType.float32, device=Device(type=cpu,id=0))
+    """
+    leaves = [leaf for leaf in tree.leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.is_distributed]
+    if not leaves:
+        return function(*args, **kwargs)
+    mapping = leaves[0].mapping if mapping is None else mapping
+    for leaf in leaves:
+        if leaf.mesh != mapping.mesh:
+            raise ValueError(
+                f"per_shard_dispatch: an argument lives on {leaf.mesh!r}, but {mapping.mesh!r} was expected. Bring it "
+                "there with F.transfer_to first."
+            )
+    results = []
+    for i in _builtins.range(mapping.mesh.num_devices):
+        def local(tensor: Tensor, i: int = i) -> Tensor:
+            return tensor.local_shards[i] if tensor.is_distributed else tensor
+
+        local_args, local_kwargs = map_tensors(local, (args, kwargs))
+        results.append(function(*local_args, **local_kwargs))
+    return tree.map(
+        lambda *parts: Tensor._from_shards(list(parts), mapping) if isinstance(parts[0], Tensor) else parts[0],
+        *results,
+    )
+
+
+def ensure_context() -> AbstractContextManager[Any]:
+    """A block in which functions over tensors add to a graph: to the one that is being built, or as in a `lazy` block.
+    """
+    return contextlib.nullcontext() if _has_graph() else _Lazy()
+
+
 def arange(
     start: Any = 0,
     stop: Any = None,
@@ -84,7 +141,7 @@ def arange(
     out_dim: Any = None,
     *,
     dtype: DType | None = None,
-    device: Device | DeviceRef | None = None,
+    device: Device | DeviceRef | DeviceMesh | DeviceMapping | None = None,
 ) -> Tensor:
     """`start + i * step` up to but without `stop`; one argument is the stop."""
     return Tensor.arange(start, stop, step, out_dim, dtype=dtype, device=device)
@@ -104,7 +161,9 @@ def range(  # noqa: A001: the op's name
     return _lifted.range(start, stop, step, out_dim, dtype=dtype, device=device)
 
 
-def constant(value: Any, dtype: DType | None = None, device: Device | DeviceRef | None = None) -> Tensor:
+def constant(
+    value: Any, dtype: DType | None = None, device: Device | DeviceRef | DeviceMesh | DeviceMapping | None = None
+) -> Tensor:
     """A tensor that holds numbers or the elements of an array."""
     return Tensor(value, dtype=dtype, device=device)
 
@@ -117,16 +176,28 @@ def constant_external(
     is_placeholder: bool | None = None,
 ) -> Tensor:
     """A weight of the graph that is being built, whose data comes when the model is initialised."""
-    local = as_layout(layout).local_types
-    if len(local) > 1:
-        raise NotImplementedError(
-            f"The weight '{name}' is spread over {len(local)} devices; only weights on one device can be declared so "
-            "far."
-        )
-    type = local[0] if device is None else TensorType(local[0].dtype, local[0].shape, device)
-    weight: Tensor = _lifted.constant_external(name, type, align, is_placeholder)
+    whole = as_layout(layout)
+    types = whole.local_types
+    if device is not None:
+        if len(types) > 1:
+            raise ValueError(
+                f"The weight '{name}' is spread over {len(types)} devices by its layout; leave out the device."
+            )
+        types = [TensorType(types[0].dtype, types[0].shape, device)]
+    names = [name] if len(types) == 1 else [f"{name}._shard.{i}" for i in _builtins.range(len(types))]
+    values = []
+    for shard_name, type in zip(names, types, strict=True):
+        values.append(_lifted.constant_external(shard_name, type, align, is_placeholder).graph_values[0])
+    weight = Tensor.from_shard_values(values, None if device is not None else whole.mapping)
     weight._name_weight(name)
     return weight
+
+
+def transfer_to(t: Any, target: Device | DeviceRef | DeviceMesh | DeviceMapping) -> Tensor:
+    """As `Tensor.to`."""
+    if isinstance(t, Tensor) and (t.is_distributed or isinstance(target, DeviceMesh | DeviceMapping)):
+        return t.to(target)
+    return _lifted.transfer_to(t, target)
 
 
 full, full_like = Tensor.full, Tensor.full_like
@@ -205,8 +276,9 @@ def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callabl
 
 
 _OWN = (
-    "arange clamp clip cond constant constant_external elementwise_max elementwise_min full full_like functional "
-    "in_graph_context lazy map_tensors ones ones_like split to_tensors while_loop zeros zeros_like"
+    "any_distributed arange clamp clip cond constant constant_external elementwise_max elementwise_min ensure_context "
+    "full full_like functional in_graph_context lazy map_tensors ones ones_like per_shard_dispatch split "
+    "tensor_to_layout to_tensors transfer_to while_loop zeros zeros_like"
 ).split()
 # What tensors have operators for, and what belongs to graphs alone.
 _HIDDEN = {"Function", "buffer_create", "buffer_load", "call", "getitem", "setitem"}

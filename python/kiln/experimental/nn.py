@@ -26,6 +26,7 @@ from kiln.dtype import DType
 from kiln.engine import InferenceSession
 from kiln.experimental import functional as F
 from kiln.experimental.compilation import CompiledCallable, as_subgraph, stage
+from kiln.experimental.sharding import DeviceMapping, DeviceMesh
 from kiln.experimental.tensor import Tensor
 from kiln.graph import DeviceRef, Graph
 
@@ -160,7 +161,7 @@ class Module:
                 narrowed += old.dtype == DType.bfloat16
                 widened += old.dtype == DType.float32
                 new = new.cast(old.dtype)
-            return new.to(old.device)
+            return new.to(old.mapping)
 
         # Everything is looked up before anything is replaced.
         found = {name: look_up(name, old) for name, old in self.parameters}
@@ -179,7 +180,7 @@ class Module:
             return tensor.device
         return CPU()
 
-    def to(self: T, target: Device | DeviceRef) -> T:
+    def to(self: T, target: Device | DeviceRef | DeviceMesh | DeviceMapping) -> T:
         """Moves its parameters; returns the module."""
         self.apply_to_parameters(lambda name, tensor: tensor.to(target))  # type: ignore[attr-defined]
         return self
@@ -218,7 +219,13 @@ class Module:
         staged = stage(
             module._function(), custom_extensions=custom_extensions, allow_subgraphs=allow_subgraphs
         )(*types)
-        registry = {name: tensor.materialize().driver_tensor for name, tensor in module.parameters}
+        registry = {}
+        for name, tensor in module.parameters:
+            if tensor.is_distributed:
+                shards = enumerate(tensor.local_shards)
+                registry |= {f"{name}._shard.{i}": shard.driver_tensor for i, shard in shards}
+            else:
+                registry[name] = tensor.materialize().driver_tensor
         return CompiledCallable(staged, registry, session=session)
 
     def __repr__(self) -> str:

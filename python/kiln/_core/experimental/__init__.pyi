@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Iterable, Sequence
 import enum
-from typing import TypeAlias, overload
+from typing import TypeAlias
 
 import kiln._core.driver
 import kiln._core.dtype
@@ -313,6 +313,17 @@ def as_layout(x: object | None) -> TensorLayout:
     Layouts pass; a TensorType or BufferType becomes the layout of one device; others are a TypeError.
     """
 
+class _AutoReshard:
+    def __init__(self, arg0: Sequence[tuple[int, int]], arg1: int, /) -> None: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args) -> None: ...
+
+_all_transitions: list = [(0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+
+_default_transitions: list = [(0, 1), (1, 0), (1, 1), (2, 0)]
+
 class Tensor:
     """
     An array that computes at once.
@@ -371,6 +382,14 @@ class Tensor:
         """A value of the current graph."""
 
     @staticmethod
+    def from_shard_values(values: Iterable, mapping: DeviceMapping | None = None) -> Tensor:
+        """One value of the current graph for each device of a mapping."""
+
+    @staticmethod
+    def _from_shards(shards: Sequence[Tensor], mapping: DeviceMapping) -> Tensor:
+        """Tensors on one device each as one."""
+
+    @staticmethod
     def constant(value: object | None, *, dtype: object | None = None, device: object | None = None) -> Tensor:
         """As the constructor, which is to be preferred."""
 
@@ -399,6 +418,34 @@ class Tensor:
         """Its dtype, shape and placement."""
 
     @property
+    def mapping(self) -> DeviceMapping:
+        """Where it lives."""
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The devices that it lives on."""
+
+    @property
+    def placements(self) -> tuple[Replicated | Sharded | Partial | Unknown, ...]:
+        """What each device along each mesh axis holds."""
+
+    @property
+    def num_shards(self) -> int:
+        """On how many devices it lives."""
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether these are several."""
+
+    @property
+    def local_shards(self) -> list[Tensor]:
+        """What each device holds, in mesh order; memory is shared."""
+
+    @property
+    def buffers(self) -> list[kiln._core.driver.Buffer]:
+        """The memory of each shard. Unrealised: TypeError."""
+
+    @property
     def real(self) -> bool:
         """Whether its elements are in memory."""
 
@@ -418,11 +465,16 @@ class Tensor:
 
     def __bool__(self) -> bool: ...
 
-    def to(self, target: object | None) -> Tensor:
-        """On another device; where it is already: itself."""
+    def to(self, target: kiln._core.driver.Device | kiln._core.graph.DeviceRef | DeviceMesh | DeviceMapping) -> Tensor:
+        """
+        On a device, a mesh, each of whose devices gets a copy, or as a mapping says; where it is already: itself.
+        """
+
+    def rebind_mapping(self, mapping: DeviceMapping) -> Tensor:
+        """The same shards under another relation, for which no data moves."""
 
     def materialize(self) -> Tensor:
-        """Real and on the CPU."""
+        """Real, whole and on the CPU."""
 
     def to_numpy(self) -> object:
         """
@@ -608,10 +660,6 @@ def defaults(dtype: kiln._core.dtype.DType | None = None, device: kiln._core.dri
 def _has_graph() -> bool:
     """Whether what functions over tensors do is added to a graph at present."""
 
-@overload
-def default_session() -> kiln._core.engine.InferenceSession: ...
-
-@overload
 def default_session() -> kiln._core.engine.InferenceSession:
     """The session of eager tensors and of callables that are given none."""
 

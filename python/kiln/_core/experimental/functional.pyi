@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import kiln._core.experimental
+
 
 class Function:
     """A function over tensors that is made of one over graph values."""
@@ -205,6 +207,21 @@ cond: Function = ...
 while_loop: Function = ...
 
 call: Function = ...
+
+def allgather(t: kiln._core.experimental.Tensor, tensor_axis: int = 0, mesh_axis: str | int = 0) -> kiln._core.experimental.Tensor:
+    """
+    From Sharded along `tensor_axis` to copies, over one axis of the tensor's mesh. Another placement there: ShardingError.
+    """
+
+def allreduce_sum(t: kiln._core.experimental.Tensor, mesh_axis: str | int = 0) -> kiln._core.experimental.Tensor:
+    """
+    From Partial to copies, over one axis of the tensor's mesh. Another placement there: ShardingError.
+    """
+
+def reduce_scatter(t: kiln._core.experimental.Tensor, scatter_axis: int = 0, mesh_axis: str | int = 0) -> kiln._core.experimental.Tensor:
+    """
+    From Partial to slices along `scatter_axis`, over one axis of the tensor's mesh. Another placement there: ShardingError.
+    """
 
 getitem: Function = ...
 
