@@ -41,7 +41,7 @@ void collect_host_ops(const std::vector<Step>& steps, std::vector<const graph::i
   for_each_step(steps, [&](const Step& step) {
     if (step.check) ops.push_back(step.check->origin);
     if (step.print) ops.push_back(step.print->origin);
-    if (step.top_k) ops.push_back(step.top_k->origin);
+    if (step.call) ops.push_back(step.call->origin);
     if (step.condition) ops.push_back(step.condition->origin);
     if (step.loop) ops.push_back(step.loop->origin);
   });

@@ -13,6 +13,7 @@
 #include "compiler/codegen/cpu/matmul.h"
 #include "compiler/codegen/extents.h"
 #include "compiler/diagnostics.h"
+#include "compiler/kernels/op_traits.h"
 #include "compiler/passes/passes.h"
 #include "kiln/runtime/abi.h"
 #include "kiln/support/error.h"
@@ -76,7 +77,7 @@ class HostEmitter {
       if (step.define) define(*step.define);
       if (step.read) read(*step.read);
       if (step.wrap) wrap(*step.wrap);
-      if (step.top_k) working_on(*step.top_k->origin, [&] { top_k(*step.top_k); });
+      if (step.call) working_on(*step.call->origin, [&] { library_call(*step.call); });
       if (step.print) working_on(*step.print->origin, [&] { print(*step.print); });
       if (step.condition) working_on(*step.condition->origin, [&] { condition(*step.condition); });
       if (step.loop) working_on(*step.loop->origin, [&] { loop(*step.loop); });
@@ -196,20 +197,30 @@ class HostEmitter {
                   extents_of(tensor), pointer_of(print.tensor)});
   }
 
-  void top_k(const TopK& top_k) {
-    const Tensor& source = program_.tensors[static_cast<std::size_t>(top_k.source)];
-    const auto product = [&](std::size_t begin, std::size_t end) {
-      llvm::Value* extent = f_.i64(1);
-      for (std::size_t i = begin; i < end; ++i)
-        extent = f_.b.CreateMul(extent, dim(source.shape[i]));
-      return extent;
-    };
-    runtime_call(offsetof(KilnRuntime, top_k), f_.b.getVoidTy(),
-                 {call_, f_.b.getInt32(static_cast<std::uint32_t>(source.dtype.code())),
-                  pointer_of(top_k.source), pointer_of(top_k.values), pointer_of(top_k.indices),
-                  product(0, top_k.axis), dim(source.shape[top_k.axis]),
-                  product(top_k.axis + 1, source.shape.size()), dim(top_k.k),
-                  f_.b.getInt32(top_k.largest ? 1 : 0)});
+  void library_call(const LibraryCall& call) {
+    using Kind = LibraryCall::Argument::Kind;
+    Values arguments = {call_};
+    for (const LibraryCall::Argument& argument : call.arguments) {
+      const auto value = [&]() -> llvm::Value* {
+        switch (argument.kind) {
+          case Kind::tensor:
+            return pointer_of(argument.tensor);
+          case Kind::extents:
+            return extents_of(program_.tensors[static_cast<std::size_t>(argument.tensor)]);
+          case Kind::size:
+            return dim(argument.size);
+          case Kind::number:
+            return f_.b.getInt32(static_cast<std::uint32_t>(argument.number));
+          case Kind::real:
+            return llvm::ConstantFP::get(f_.b.getDoubleTy(), argument.real);
+          case Kind::failure:
+            return failure(program_.graph->name, argument.sentence, call.origin, KILN_VALUE_ERROR);
+        }
+        return nullptr;
+      };
+      arguments.push_back(value());
+    }
+    runtime_call(call.function, f_.b.getVoidTy(), arguments);
   }
 
   llvm::Value* extents_of(const Tensor& tensor) {
@@ -674,7 +685,7 @@ class HostEmitter {
   }
 
   static std::string sentence_of(const graph::ir::Op& op) {
-    const std::size_t indices = op.kind == graph::OpKind::scatter ? 2 : 1;
+    const std::size_t indices = is_scatter(op.kind) ? 2 : 1;
     const bool is_signed = op.operand(indices)->type.tensor().dtype.is_signed_integral();
     return format("{}: index {} is out of bounds for axis {{1}} with size {{2}}", user_name(op),
                   is_signed ? "{0}" : "{0u}");

@@ -159,15 +159,19 @@ void Builder::check_extents(const ir::Op& op) {
                 {});
       break;
     }
-    case OpKind::scatter: {
+    case OpKind::scatter:
+    case OpKind::scatter_add:
+    case OpKind::scatter_max:
+    case OpKind::scatter_min:
+    case OpKind::scatter_mul: {
       const graph::Shape& shape = op.operand(0)->type.tensor().shape;
       const graph::Shape& indices = op.operand(2)->type.tensor().shape;
       const auto axis = static_cast<std::size_t>(op.attribute<std::int64_t>("axis"));
       for (std::size_t i = 0; i < shape.size(); ++i)
         if (i != axis)
           check(op, indices[i], Check::Relation::at_most, shape[i],
-                format("scatter: axis {} of indices has size {{0}}, more than {{1}} of the input.",
-                       i),
+                format("{}: axis {} of indices has size {{0}}, more than {{1}} of the input.",
+                       user_name(op), i),
                 {indices[i], shape[i]});
       break;
     }
@@ -378,11 +382,7 @@ void Builder::check_broadcast(const ir::Op& op) {
 }
 
 Dim Builder::read_element(const ir::Op& op, const ir::Value* vector, std::size_t i) {
-  Tensor cell;
-  cell.origin = &op;
-  cell.dtype = vector->type.tensor().dtype;
-  program_.tensors.push_back(cell);
-  int id = static_cast<int>(program_.tensors.size()) - 1;
+  const int id = new_cell(op, vector->type.tensor().dtype);
   auto kernel = new_kernel(Kernel::Kind::loops);
   Position position = {Index(Dim(static_cast<std::int64_t>(i)))};
   kernel->stores.push_back({id, Index(0), at(*kernel->arena, vector, position)});
@@ -404,11 +404,7 @@ void Builder::check_range(const ir::Op& op) {
   const Dim& declared = op.result()->type.tensor().shape[0];
   DType dtype = op.operand(0)->type.tensor().dtype;
   // The number of elements is worked out by a kernel of one point, for floats too.
-  Tensor cell;
-  cell.origin = &op;
-  cell.dtype = DType::int64;
-  program_.tensors.push_back(cell);
-  int id = static_cast<int>(program_.tensors.size()) - 1;
+  const int id = new_cell(op, DType::int64);
   auto kernel = new_kernel(Kernel::Kind::loops);
   Arena& arena = *kernel->arena;
   DType wide = dtype.is_float() ? DType(DType::float64) : dtype;
@@ -484,11 +480,7 @@ void Builder::check_numbers(const ir::Op& op, const ir::Value* value) {
   const Dim elements = tensor(id).num_elements();
   std::vector<Dim> counts;
   for (OpKind kind : {OpKind::is_nan, OpKind::is_inf}) {
-    Tensor cell;
-    cell.origin = &op;
-    cell.dtype = DType::int64;
-    program_.tensors.push_back(cell);
-    const int count = static_cast<int>(program_.tensors.size()) - 1;
+    const int count = new_cell(op, DType::int64);
     auto kernel = new_kernel(Kernel::Kind::loops);
     Arena& arena = *kernel->arena;
     const int axis = arena.new_axis(elements);

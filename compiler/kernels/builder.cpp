@@ -212,9 +212,19 @@ void Builder::build_op(const ir::Op& op) {
     default:
       break;
   }
-  if (op.kind == OpKind::top_k || op.kind == OpKind::bottom_k) {
-    build_top_k(op);
-    return;
+  switch (op.kind) {
+    case OpKind::top_k:
+    case OpKind::bottom_k:
+      return build_top_k(op);
+    case OpKind::cumsum:
+      return build_cumsum(op);
+    case OpKind::nonzero:
+      return build_nonzero(op);
+    case OpKind::repeat_interleave:
+      build_repeats(op);
+      break;
+    default:
+      break;
   }
   if ((op.kind == OpKind::gather || op.kind == OpKind::gather_nd) && !is_read_whole(op.result()))
     check_indices(op);
@@ -237,7 +247,7 @@ void Builder::build_root(const ir::Op& op, const ir::Value* value) {
     build_concat(op, value, id);
   } else if (op.kind == OpKind::pad) {
     build_pad(op, value, id);
-  } else if (op.kind == OpKind::scatter) {
+  } else if (is_scatter(op.kind)) {
     build_scatter(op, id);
   } else if (op.kind == OpKind::buffer_load) {
     auto kernel = new_kernel(Kernel::Kind::loops);

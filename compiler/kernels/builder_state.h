@@ -162,6 +162,20 @@ class Builder {
 
   void build_scatter(const ir::Op& op, int id);
   void build_top_k(const ir::Op& op);
+  void build_cumsum(const ir::Op& op);
+  void build_nonzero(const ir::Op& op);
+  /// The places in the input that a repeat_interleave reads, one an element of its axis.
+  void build_repeats(const ir::Op& op);
+  // --- Functions of the runtime. ---
+
+  /// A dense tensor for a result of an op.
+  int new_result(const ir::Value* value);
+  /// A number that a kernel or a function of the runtime works out.
+  int new_cell(const ir::Op& op, DType dtype);
+  /// `value` as a dense tensor of another dtype.
+  int stored_as(const ir::Value* value, DType dtype);
+  void call(const ir::Op& op, std::size_t function, std::vector<LibraryCall::Argument> arguments,
+            std::set<int> writes);
   /// Checks all indices of a gather, for those that no kernel comes across.
   void check_indices(const ir::Op& op);
   void build_store_slice(const ir::Op& op);
@@ -189,6 +203,7 @@ class Builder {
   std::set<std::string> known_symbols_;
   std::set<std::string> checked_divisors_;
   std::unordered_map<const ir::Op*, Bounds> bounds_;
+  std::unordered_map<const ir::Op*, int> repeats_;
   std::set<std::string> sizes_;  // dims that are known to be sizes
   int scalars_ = 0;
   const ir::Op* current_ = nullptr;

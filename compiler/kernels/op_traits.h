@@ -2,6 +2,8 @@
 
 // What the builder asks about ops.
 
+#include <optional>
+
 #include "kiln/graph/ir.h"
 #include "kiln/graph/op_kind.h"
 
@@ -41,11 +43,63 @@ inline bool is_reduction(OpKind kind) {
   }
 }
 
+/// Ops that put updates into a copy of their input where indices say.
+inline bool is_scatter(OpKind kind) {
+  switch (kind) {
+    case OpKind::scatter:
+    case OpKind::scatter_add:
+    case OpKind::scatter_max:
+    case OpKind::scatter_min:
+    case OpKind::scatter_mul:
+    case OpKind::scatter_nd:
+    case OpKind::scatter_nd_add:
+    case OpKind::scatter_nd_max:
+    case OpKind::scatter_nd_min:
+    case OpKind::scatter_nd_mul:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// What such an op makes of an element and an update; none: the update takes its place.
+inline std::optional<OpKind> combiner_of(OpKind scatter) {
+  switch (scatter) {
+    case OpKind::scatter_add:
+    case OpKind::scatter_nd_add:
+      return OpKind::add;
+    case OpKind::scatter_max:
+    case OpKind::scatter_nd_max:
+      return OpKind::max;
+    case OpKind::scatter_min:
+    case OpKind::scatter_nd_min:
+      return OpKind::min;
+    case OpKind::scatter_mul:
+    case OpKind::scatter_nd_mul:
+      return OpKind::mul;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Ops that a function of the runtime works out.
+inline bool is_library_call(OpKind kind) {
+  switch (kind) {
+    case OpKind::top_k:
+    case OpKind::bottom_k:
+    case OpKind::cumsum:
+    case OpKind::nonzero:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// Ops whose result is always stored.
 inline bool is_anchor(OpKind kind) {
   return is_reduction(kind) || kind == OpKind::matmul || kind == OpKind::concat ||
-         kind == OpKind::pad || kind == OpKind::buffer_load || kind == OpKind::scatter ||
-         kind == OpKind::top_k || kind == OpKind::bottom_k;
+         kind == OpKind::pad || kind == OpKind::buffer_load || is_scatter(kind) ||
+         is_library_call(kind);
 }
 
 inline bool is_leaf(OpKind kind) {

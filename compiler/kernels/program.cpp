@@ -48,10 +48,11 @@ Accesses accesses_of(const Step& step) {
   }
   if (step.read) accesses.reads.insert(step.read->tensor);
   if (step.print && step.print->tensor >= 0) accesses.reads.insert(step.print->tensor);
-  if (step.top_k) {
-    accesses.reads.insert(step.top_k->source);
-    accesses.writes.insert({step.top_k->values, step.top_k->indices});
-  }
+  if (step.call)
+    for (const LibraryCall::Argument& argument : step.call->arguments)
+      if (argument.kind == LibraryCall::Argument::Kind::tensor)
+        (step.call->writes.count(argument.tensor) ? accesses.writes : accesses.reads)
+            .insert(argument.tensor);
   if (step.condition) {
     accesses.reads.insert(step.condition->predicate);
     add(step.condition->then_steps);

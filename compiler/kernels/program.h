@@ -144,15 +144,36 @@ struct Print {
   const graph::ir::Op* origin = nullptr;
 };
 
-/// Stores the `k` largest or smallest along an axis of a dense tensor and their positions, which
-/// are dense too.
-struct TopK {
-  int source = -1;
-  int values = -1;
-  int indices = -1;
-  std::size_t axis = 0;
-  graph::Dim k;
-  bool largest = true;
+/// Calls a function of the runtime that works on dense tensors.
+struct LibraryCall {
+  struct Argument {
+    enum class Kind {
+      tensor,   // a pointer to its elements
+      extents,  // a pointer to the extents of a tensor
+      size,     // an int64
+      number,   // an int32
+      real,     // a double
+      failure,  // a KilnFailure with `sentence`, a ValueError of the op
+    };
+    Kind kind;
+    int tensor = -1;
+    Dim size = 0;
+    std::int32_t number = 0;
+    double real = 0;
+    std::string sentence = {};
+
+    static Argument of(int tensor) { return {.kind = Kind::tensor, .tensor = tensor}; }
+    static Argument extents_of(int tensor) { return {.kind = Kind::extents, .tensor = tensor}; }
+    static Argument of(Dim size) { return {.kind = Kind::size, .size = std::move(size)}; }
+    static Argument of_number(std::int32_t n) { return {.kind = Kind::number, .number = n}; }
+    static Argument of_real(double x) { return {.kind = Kind::real, .real = x}; }
+    static Argument failure(std::string sentence) {
+      return {.kind = Kind::failure, .sentence = std::move(sentence)};
+    }
+  };
+  std::size_t function = 0;         // where its pointer lies in KilnRuntime
+  std::vector<Argument> arguments;  // behind the KilnCall
+  std::set<int> writes;             // of the tensors among the arguments; the others are read
   const graph::ir::Op* origin = nullptr;
 };
 
@@ -166,11 +187,10 @@ struct Step {
   std::unique_ptr<Condition> condition;
   std::unique_ptr<Loop> loop;
   std::unique_ptr<Print> print;
-  std::unique_ptr<TopK> top_k;
+  std::unique_ptr<LibraryCall> call;
 
   bool empty() const {
-    return !kernel && !check && !define && !read && !wrap && !condition && !loop && !print &&
-           !top_k;
+    return !kernel && !check && !define && !read && !wrap && !condition && !loop && !print && !call;
   }
 };
 

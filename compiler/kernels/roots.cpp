@@ -51,7 +51,7 @@ void Builder::decide(const ir::Value* value) {
   for (const ir::Op* user : users_[value]) reads += reads_through(*user);
   reads_[value] = reads;
   if (reads == 0 && users_[value].empty()) {
-    if (kind == OpKind::scatter) roots_.insert(value);  // for its checks
+    if (is_scatter(kind)) roots_.insert(value);  // for its checks
     return;
   }
   if (is_leaf(kind) || value->producer->has_attribute(kInsideAttention)) return;
@@ -117,6 +117,8 @@ void Builder::require(const ir::Value* value) {
 }
 
 void Builder::require_operands(const ir::Op& op) {
+  if (is_scatter(op.kind))
+    for (const ir::Value* operand : op.operands) require_itself(operand);
   switch (op.kind) {
     case OpKind::matmul:
       if (op.has_attribute(kInsideAttention)) {
@@ -130,13 +132,13 @@ void Builder::require_operands(const ir::Op& op) {
       break;
     case OpKind::gather:
     case OpKind::gather_nd:
+    case OpKind::repeat_interleave:
       require(op.operand(0));
       break;
     case OpKind::cond:
     case OpKind::while_loop:
     case OpKind::condition:
     case OpKind::print:
-    case OpKind::scatter:
       for (const ir::Value* operand : op.operands)
         if (is_tensor(operand)) require_itself(operand);
       break;

@@ -170,6 +170,12 @@ const Expr* Builder::computed(Arena& arena, const ir::Value* value, const Positi
       inner.insert(inner.end(), first + static_cast<std::ptrdiff_t>(rank), position.end());
       return at(arena, op.operand(0), inner);
     }
+    case OpKind::repeat_interleave: {
+      const auto axis = static_cast<std::size_t>(op.attribute<std::int64_t>("axis"));
+      Position inner = position;
+      inner[axis] = arena.value_index(arena.load(DType::int64, repeats_.at(&op), position[axis]));
+      return at(arena, op.operand(0), inner);
+    }
     default:
       break;
   }

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "compiler/diagnostics.h"
+#include "compiler/kernels/op_traits.h"
 #include "compiler/passes/passes.h"
 #include "kiln/support/error.h"
 
@@ -56,6 +57,13 @@ class Expander {
         return rms_norm(op);
       case OpKind::matmul:
         return matmul(op);
+      case OpKind::cumsum:
+        return cumsum(op);
+      case OpKind::scatter_add:
+      case OpKind::scatter_mul:
+      case OpKind::scatter_nd_add:
+      case OpKind::scatter_nd_mul:
+        return scatter(op);
       default:
         return nullptr;
     }
@@ -187,6 +195,24 @@ class Expander {
         dtype);
   }
 
+  /// Halves are summed in float32 and rounded once.
+  ir::Value* cumsum(const ir::Op& op) {
+    const DType dtype = op.result()->type.tensor().dtype;
+    if (!dtype.is_float() || wide(op.result()) == dtype) return nullptr;
+    return cast(add(op.kind, {cast(op.operand(0), wide(op.result()))}, op.attributes), dtype);
+  }
+
+  /// Duplicates of halves are combined in float32 and rounded once.
+  ir::Value* scatter(const ir::Op& op) {
+    const DType dtype = op.result()->type.tensor().dtype;
+    if (!dtype.is_float() || wide(op.result()) == dtype) return nullptr;
+    const DType wider = wide(op.result());
+    return cast(
+        add(op.kind, {cast(op.operand(0), wider), cast(op.operand(1), wider), op.operand(2)},
+            op.attributes),
+        dtype);
+  }
+
   ir::Value* transposed(ir::Value* x) {
     std::vector<std::int64_t> dims(static_cast<std::size_t>(x->type.tensor().rank()));
     std::iota(dims.begin(), dims.end(), 0);
@@ -257,7 +283,8 @@ bool settles_sizes(const ir::Op& op) {
 
 /// Whether a call refuses values of the op's operands, be its own values read or not.
 bool checks_values(const ir::Op& op) {
-  return op.kind == OpKind::gather || op.kind == OpKind::gather_nd || op.kind == OpKind::scatter;
+  return op.kind == OpKind::gather || op.kind == OpKind::gather_nd || op.kind == OpKind::nonzero ||
+         op.kind == OpKind::repeat_interleave || is_scatter(op.kind);
 }
 
 }  // namespace

@@ -216,6 +216,17 @@ std::vector<Type> dispatch(const Inference& op) {
     case OpKind::gather:
     case OpKind::gather_nd:
     case OpKind::scatter:
+    case OpKind::scatter_add:
+    case OpKind::scatter_max:
+    case OpKind::scatter_min:
+    case OpKind::scatter_mul:
+    case OpKind::scatter_nd:
+    case OpKind::scatter_nd_add:
+    case OpKind::scatter_nd_max:
+    case OpKind::scatter_nd_min:
+    case OpKind::scatter_nd_mul:
+    case OpKind::nonzero:
+    case OpKind::repeat_interleave:
       return infer_movement(op);
     case OpKind::slice:
       return infer_slice(op);
@@ -230,6 +241,7 @@ std::vector<Type> dispatch(const Inference& op) {
     case OpKind::argmin:
     case OpKind::top_k:
     case OpKind::bottom_k:
+    case OpKind::cumsum:
       return infer_reduction(op);
     case OpKind::softmax:
     case OpKind::logsoftmax:

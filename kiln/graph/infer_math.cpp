@@ -41,6 +41,12 @@ std::vector<Type> selection(const Inference& op) {
 }  // namespace
 
 std::vector<Type> infer_reduction(const Inference& op) {
+  if (op.kind == OpKind::cumsum) {
+    const TensorType& x = op.tensor(0);
+    checked_axis(op, x.rank());
+    check_dtype(op.name(), DTypeFamily::arithmetic, x.dtype);
+    return {TensorType(x.dtype, x.shape, x.device)};
+  }
   if (op.kind == OpKind::top_k || op.kind == OpKind::bottom_k) return selection(op);
   return {reduction(op)};
 }

@@ -131,18 +131,37 @@ Type gather_nd(const Inference& op) {
   return TensorType(x.dtype, std::move(shape), x.device);
 }
 
+void check_scatter_dtypes(const Inference& op, std::string_view quote) {
+  const TensorType &x = op.tensor(0), &updates = op.tensor(1), &indices = op.tensor(2);
+  const std::string_view closing = quote == "(" ? ")" : quote;
+  if (x.dtype != updates.dtype)
+    throw ValueError(format("The input dtype {0}{2}{1} and updates dtype {0}{3}{1} must match.",
+                            quote, closing, x.dtype.to_string(), updates.dtype.to_string()));
+  if (indices.dtype != DType::int32 && indices.dtype != DType::int64)
+    throw ValueError(format("Invalid indices dtype: '{}'. Indices must be of type int32 or int64.",
+                            indices.dtype.to_string()));
+  switch (op.kind) {
+    case OpKind::scatter:
+    case OpKind::scatter_nd:
+      break;
+    case OpKind::scatter_max:
+    case OpKind::scatter_min:
+    case OpKind::scatter_nd_max:
+    case OpKind::scatter_nd_min:
+      check_dtype(op.name(), DTypeFamily::min_max, x.dtype);
+      break;
+    default:
+      check_dtype(op.name(), DTypeFamily::arithmetic, x.dtype);
+  }
+}
+
 Type scatter(const Inference& op) {
   const TensorType &x = op.tensor(0), &updates = op.tensor(1), &indices = op.tensor(2);
   const std::int64_t axis = op.integer("axis");
   if (axis < 0 || axis >= x.rank())
     throw ValueError(format("Invalid axis value {}. Axis must be in range [{}, {}]", axis,
                             -x.rank(), x.rank() - 1));
-  if (x.dtype != updates.dtype)
-    throw ValueError(format("The input dtype '{}' and updates dtype '{}' must match.",
-                            x.dtype.to_string(), updates.dtype.to_string()));
-  if (indices.dtype != DType::int32 && indices.dtype != DType::int64)
-    throw ValueError(format("Invalid indices dtype: '{}'. Indices must be of type int32 or int64.",
-                            indices.dtype.to_string()));
+  check_scatter_dtypes(op, "'");
   if (indices.shape != updates.shape || indices.rank() != x.rank())
     throw ValueError(
         format("{} takes indices and updates of one shape and of the input's rank, got "
@@ -156,6 +175,62 @@ Type scatter(const Inference& op) {
   }
   check_same_device(op, 0, 3);
   return TensorType(x.dtype, x.shape, x.device);
+}
+
+Type scatter_nd(const Inference& op) {
+  const TensorType &x = op.tensor(0), &updates = op.tensor(1), &indices = op.tensor(2);
+  check_scatter_dtypes(op, "(");
+  if (indices.rank() < 1)
+    throw ValueError(format("{} needs indices of rank at least 1, got a scalar.", op.name()));
+  const Dim& last = indices.shape.back();
+  if (!last.is_static())
+    throw ValueError(
+        format("index last dimension must be static: indices.shape={}", indices.shape.repr()));
+  if (last.value() > x.rank())
+    throw ValueError(format("{}: the {} numbers of an index exceed the rank {} of the input.",
+                            op.name(), last.value(), x.rank()));
+  Shape expected(indices.shape.begin(), indices.shape.end() - 1);
+  expected.insert(expected.end(), x.shape.begin() + last.value(), x.shape.end());
+  if (updates.shape != expected)
+    throw ValueError(format("{} of input {} at indices {} takes updates of shape {}, got {}.",
+                            op.name(), x.shape.repr(), indices.shape.repr(), expected.repr(),
+                            updates.shape.repr()));
+  check_same_device(op, 0, 3);
+  return TensorType(x.dtype, x.shape, x.device);
+}
+
+void check_count(const Inference& op, const Dim& out_dim) {
+  if (out_dim.is_static() && out_dim.value() < 0)
+    throw ValueError(
+        format("{}: out_dim must not be negative, got {}.", op.name(), out_dim.to_string()));
+}
+
+Type nonzero(const Inference& op) {
+  const TensorType& x = op.tensor(0);
+  const Dim& out_dim = op.get<Dim>("out_dim");
+  if (x.rank() == 0) throw ValueError("Scalar inputs not supported");
+  check_count(op, out_dim);
+  return TensorType(DType::int64, {out_dim, Dim(x.rank())}, x.device);
+}
+
+Type repeat_interleave(const Inference& op) {
+  const TensorType &x = op.tensor(0), &repeats = op.tensor(1);
+  const std::size_t axis = checked_axis(op, x.rank());
+  const Dim& out_dim = op.get<Dim>("out_dim");
+  if (!repeats.dtype.is_integral())
+    throw ValueError(format("repeat_interleave: the repeats must be integers, got dtype {}.",
+                            repeats.dtype.to_string()));
+  const bool one = repeats.rank() == 0 || (repeats.rank() == 1 && repeats.shape[0] == Dim(1));
+  if (!one && (repeats.rank() != 1 || repeats.shape[0] != x.shape[axis]))
+    throw ValueError(
+        format("repeat_interleave: the repeats must be a scalar, one element, or one for each of "
+               "the {} elements of axis {}, got shape {}.",
+               x.shape[axis].to_string(), axis, repeats.shape.repr()));
+  check_count(op, out_dim);
+  check_same_device(op, 0, 2);
+  Shape shape = x.shape;
+  shape[axis] = out_dim;
+  return TensorType(x.dtype, std::move(shape), x.device);
 }
 
 /// Bounds near the ends of 64 bits may leave them.
@@ -286,6 +361,16 @@ std::vector<Type> infer_movement(const Inference& op) {
       return {gather(op)};
     case OpKind::gather_nd:
       return {gather_nd(op)};
+    case OpKind::scatter_nd:
+    case OpKind::scatter_nd_add:
+    case OpKind::scatter_nd_max:
+    case OpKind::scatter_nd_min:
+    case OpKind::scatter_nd_mul:
+      return {scatter_nd(op)};
+    case OpKind::nonzero:
+      return {nonzero(op)};
+    case OpKind::repeat_interleave:
+      return {repeat_interleave(op)};
     default:
       return {scatter(op)};
   }

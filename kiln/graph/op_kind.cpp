@@ -114,7 +114,29 @@ std::vector<OpInfo> make_table() {
   add({K::tile, "tile", 1, 1, "x", {{"repeats", A::shape}}});
   add({K::gather, "gather", 2, 2, "input indices", {{"axis", A::integer}}});
   add({K::gather_nd, "gather_nd", 2, 2, "input indices", {{"batch_dims", A::integer}}});
-  add({K::scatter, "scatter", 3, 3, "input updates indices", {{"axis", A::integer}}});
+  const auto scatter = [&](K k, std::string_view name) {
+    add({k, name, 3, 3, "input updates indices", {{"axis", A::integer}}});
+  };
+  scatter(K::scatter, "scatter");
+  scatter(K::scatter_add, "scatter_add");
+  scatter(K::scatter_max, "scatter_max");
+  scatter(K::scatter_min, "scatter_min");
+  scatter(K::scatter_mul, "scatter_mul");
+  const auto scatter_nd = [&](K k, std::string_view name) {
+    add({k, name, 3, 3, "input updates indices"});
+  };
+  scatter_nd(K::scatter_nd, "scatter_nd");
+  scatter_nd(K::scatter_nd_add, "scatter_nd_add");
+  scatter_nd(K::scatter_nd_max, "scatter_nd_max");
+  scatter_nd(K::scatter_nd_min, "scatter_nd_min");
+  scatter_nd(K::scatter_nd_mul, "scatter_nd_mul");
+  add({K::nonzero, "nonzero", 1, 1, "x", {{"out_dim", A::dim}, {"label", A::string, false}}});
+  add({K::repeat_interleave,
+       "repeat_interleave",
+       2,
+       2,
+       "x repeats",
+       {{"axis", A::integer}, {"out_dim", A::dim}}});
   binary(K::matmul, "matmul");
 
   with_axis(K::reduce_sum, "sum");
@@ -124,6 +146,12 @@ std::vector<OpInfo> make_table() {
   with_axis(K::reduce_prod, "prod");
   with_axis(K::argmax, "argmax");
   with_axis(K::argmin, "argmin");
+  add({K::cumsum,
+       "cumsum",
+       1,
+       1,
+       "x",
+       {{"axis", A::integer}, {"exclusive", A::boolean}, {"reverse", A::boolean}}});
   with_axis(K::softmax, "softmax");
   with_axis(K::logsoftmax, "logsoftmax");
   add({K::layer_norm, "layer_norm", 3, 3, "input gamma beta", {{"epsilon", A::real}}});

@@ -68,11 +68,16 @@ enum class OpKind : std::uint16_t {
   tile,          // (x) {repeats: Shape}
   gather,        // (x, indices) {axis}
   gather_nd,     // (x, indices) {batch_dims}
-  scatter,       // (x, updates, indices) {axis}
+  scatter, scatter_add, scatter_max, scatter_min, scatter_mul,  // (x, updates, indices) {axis}
+  scatter_nd, scatter_nd_add, scatter_nd_max, scatter_nd_min,
+  scatter_nd_mul,     // (x, updates, indices)
+  nonzero,            // (x) {out_dim: Dim} and optionally {label}, the op that messages name
+  repeat_interleave,  // (x, repeats) {axis, out_dim: Dim}; repeats: one count, or one an element
   // Products.
   matmul,        // (lhs, rhs), both of rank >= 2; batch axes broadcast
   // Reductions: (x) {axis}, the axis stays with size 1.
   reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, argmax, argmin,
+  cumsum,        // (x) {axis, exclusive, reverse}
   // Softmax, norms, selection.
   softmax,       // (x) {axis}
   logsoftmax,    // (x) {axis}

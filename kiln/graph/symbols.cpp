@@ -46,6 +46,8 @@ bool defines_symbols(const ir::Op& op) {
     case OpKind::rebind:
     case OpKind::cond:
     case OpKind::call:
+    case OpKind::nonzero:
+    case OpKind::repeat_interleave:
       return true;
     case OpKind::range:
     case OpKind::broadcast_to:

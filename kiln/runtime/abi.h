@@ -73,6 +73,24 @@ typedef struct KilnRuntime {
    * equal elements the first comes first. k <= n. */
   void (*top_k)(KilnCall*, int32_t dtype, const void* source, void* values, int64_t* indices,
                 int64_t outer, int64_t n, int64_t inner, int64_t k, int32_t largest);
+
+  /* The sums of the elements up to each one along n of a dense tensor of extents [outer, n, inner];
+   * `exclusive`: without the element itself, `reverse`: from the end. */
+  void (*cumsum)(KilnCall*, int32_t dtype, const void* source, void* sums, int64_t outer, int64_t n,
+                 int64_t inner, int32_t exclusive, int32_t reverse);
+
+  /* Stores how many of `count` bools are true. */
+  void (*count_true)(KilnCall*, const void* mask, int64_t count, int64_t* result);
+
+  /* The positions of the true elements of a dense tensor in row-major order: rows of `rank`
+   * numbers, as many as count_true gave. */
+  void (*true_positions)(KilnCall*, const void* mask, int32_t rank, const int64_t* extents,
+                         int64_t* rows);
+
+  /* counts[i] times the number i for each i below n, `total` numbers in all; a single count
+   * (`same`) stands for all. Negative counts, or another sum of them: fails. */
+  void (*repeat_positions)(KilnCall*, const int64_t* counts, int32_t same, int64_t n, int64_t total,
+                           int64_t* positions, const KilnFailure* failure);
 } KilnRuntime;
 
 /* One call of an entry point. The program reads these fields and writes none. */

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kiln/runtime/positions.h"
+#include "kiln/runtime/scan.h"
 #include "kiln/runtime/selection.h"
 #include "kiln/support/format.h"
 #include "kiln/support/interrupt.h"
@@ -198,6 +200,32 @@ void select_top_k(KilnCall* call, std::int32_t dtype, const void* source, void* 
         static_cast<int>(call->num_threads));
 }
 
+void call_cumsum(KilnCall* call, std::int32_t dtype, const void* source, void* sums,
+                 std::int64_t outer, std::int64_t n, std::int64_t inner, std::int32_t exclusive,
+                 std::int32_t reverse) {
+  check_interrupt();
+  cumsum(DType::from_code(dtype), source, sums, outer, n, inner, exclusive != 0, reverse != 0,
+         static_cast<int>(call->num_threads));
+}
+
+void call_count_true(KilnCall*, const void* mask, std::int64_t count, std::int64_t* result) {
+  *result = count_true({static_cast<const std::uint8_t*>(mask), static_cast<std::size_t>(count)});
+}
+
+void call_true_positions(KilnCall*, const void* mask, std::int32_t rank,
+                         const std::int64_t* extents, std::int64_t* rows) {
+  check_interrupt();
+  true_positions(static_cast<const std::uint8_t*>(mask),
+                 std::span(extents, static_cast<std::size_t>(rank)), rows);
+}
+
+void call_repeat_positions(KilnCall* call, const std::int64_t* counts, std::int32_t same,
+                           std::int64_t n, std::int64_t total, std::int64_t* positions,
+                           const KilnFailure* failure) {
+  check_interrupt();
+  if (!repeat_positions(counts, same != 0, n, total, positions)) fail(call, failure, nullptr, 0);
+}
+
 }  // namespace
 
 const KilnRuntime& runtime_table() {
@@ -213,6 +241,10 @@ const KilnRuntime& runtime_table() {
       .mark = mark,
       .next_iteration = next_iteration,
       .top_k = select_top_k,
+      .cumsum = call_cumsum,
+      .count_true = call_count_true,
+      .true_positions = call_true_positions,
+      .repeat_positions = call_repeat_positions,
   };
   return kTable;
 }

@@ -7,8 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kiln/dtype/float_formats.h"
-#include "kiln/support/error.h"
+#include "kiln/runtime/element_types.h"
 #include "kiln/support/thread_pool.h"
 
 namespace kiln::runtime {
@@ -107,40 +106,6 @@ class TopK {
   std::int64_t n_, inner_, k_;
   Key flip_;
 };
-
-/// Calls `function` with an element of the type, which is one that graphs select from.
-template <typename Function>
-void with_type(DType dtype, const Function& function) {
-  switch (dtype.code()) {
-    case DType::uint8:
-      return function(std::uint8_t{});
-    case DType::uint16:
-      return function(std::uint16_t{});
-    case DType::uint32:
-      return function(std::uint32_t{});
-    case DType::uint64:
-      return function(std::uint64_t{});
-    case DType::int8:
-      return function(std::int8_t{});
-    case DType::int16:
-      return function(std::int16_t{});
-    case DType::int32:
-      return function(std::int32_t{});
-    case DType::int64:
-      return function(std::int64_t{});
-    case DType::float16:
-      return function(float16{});
-    case DType::bfloat16:
-      return function(bfloat16{});
-    case DType::float32:
-      return function(float{});
-    case DType::float64:
-      return function(double{});
-    default:
-      throw_internal_error("an arithmetic type", __FILE__, __LINE__,
-                           "elements of " + dtype.to_string() + " have no order here");
-  }
-}
 
 }  // namespace
 

@@ -5,10 +5,41 @@
 #include "bindings.h"
 #include "graph_values.h"
 #include "kiln/graph/ops/movement.h"
+#include "kiln/graph/promotion.h"
+#include "kiln/support/error.h"
 
 namespace kiln::python {
 
+namespace {
+
 namespace ops = graph::ops;
+using graph::TensorValue;
+using graph::TensorValueLike;
+
+using Scatter = TensorValue (*)(const TensorValueLike&, const TensorValueLike&,
+                                const TensorValueLike&, int);
+using ScatterNd = TensorValue (*)(const TensorValueLike&, const TensorValueLike&,
+                                  const TensorValueLike&);
+
+void def_scatter(nb::module_& m, const char* name, Scatter op, const char* doc) {
+  m.def(
+      name,
+      [op](ValueLike input, ValueLike updates, ValueLike indices, int axis) {
+        return op(input.get(), updates.get(), indices.get(), axis);
+      },
+      nb::arg("input"), nb::arg("updates"), nb::arg("indices"), nb::arg("axis") = -1, doc);
+}
+
+void def_scatter_nd(nb::module_& m, const char* name, ScatterNd op, const char* doc) {
+  m.def(
+      name,
+      [op](ValueLike input, ValueLike updates, ValueLike indices) {
+        return op(input.get(), updates.get(), indices.get());
+      },
+      nb::arg("input"), nb::arg("updates"), nb::arg("indices"), doc);
+}
+
+}  // namespace
 
 void bind_ops_movement(nb::module_& m) {
   m.def(
@@ -71,20 +102,55 @@ tensor must be positive when the graph runs.)");
       },
       nb::arg("input"), nb::arg("indices"), nb::arg("batch_dims") = 0,
       "Slices of `input` at the positions that rows of `indices` name.");
+  def_scatter(m, "scatter", &ops::scatter, "A copy of `input` with updates along an axis.");
+  def_scatter(m, "scatter_add", &ops::scatter_add,
+              "A copy of `input` to which updates are added along an axis.");
+  def_scatter(m, "scatter_max", &ops::scatter_max,
+              "The larger of `input` and the updates along an axis.");
+  def_scatter(m, "scatter_min", &ops::scatter_min,
+              "The smaller of `input` and the updates along an axis.");
+  def_scatter(m, "scatter_mul", &ops::scatter_mul,
+              "A copy of `input` that is multiplied by updates along an axis.");
+  def_scatter_nd(m, "scatter_nd", &ops::scatter_nd,
+                 "A copy of `input` with updates at the positions that rows of `indices` name.");
+  def_scatter_nd(m, "scatter_nd_add", &ops::scatter_nd_add,
+                 "As scatter_nd, but updates are added; duplicates add up.");
+  def_scatter_nd(m, "scatter_nd_max", &ops::scatter_nd_max,
+                 "As scatter_nd, but the larger of what is there and the updates stays.");
+  def_scatter_nd(m, "scatter_nd_min", &ops::scatter_nd_min,
+                 "As scatter_nd, but the smaller of what is there and the updates stays.");
+  def_scatter_nd(m, "scatter_nd_mul", &ops::scatter_nd_mul,
+                 "As scatter_nd, but what is there is multiplied by the updates.");
   m.def(
-      "scatter",
-      [](ValueLike input, ValueLike updates, ValueLike indices, int axis) {
-        return ops::scatter(input.get(), updates.get(), indices.get(), axis);
+      "masked_scatter",
+      [](ValueLike input, ValueLike mask, ValueLike updates, DimLike out_dim) {
+        return ops::masked_scatter(input.get(), mask.get(), updates.get(), out_dim.get());
       },
-      nb::arg("input"), nb::arg("updates"), nb::arg("indices"), nb::arg("axis") = -1,
-      "A copy of `input` with updates along an axis.");
+      nb::arg("input"), nb::arg("mask"), nb::arg("updates"), nb::arg("out_dim"),
+      "A copy of `input` whose elements where `mask` is true are those of `updates`, in order.");
+  m.def(
+      "nonzero", [](ValueLike x, DimLike out_dim) { return ops::nonzero(x.get(), out_dim.get()); },
+      nb::arg("x"), nb::arg("out_dim"),
+      "The int64 positions of the elements that are not 0, one a row; `out_dim` is their number.");
   m.def(
       "repeat_interleave",
-      [](ValueLike x, std::int64_t repeats, std::optional<int> axis) {
-        return ops::repeat_interleave(x.get(), repeats, axis);
+      [](ValueLike x, ValueLike repeats, std::optional<int> axis, std::optional<DimLike> out_dim) {
+        if (PyLong_Check(repeats.object.ptr()) && !PyBool_Check(repeats.object.ptr()))
+          return ops::repeat_interleave(x.get(), nb::cast<std::int64_t>(repeats.object), axis);
+        const TensorValueLike count = repeats.get();
+        std::optional<graph::Dim> dim;
+        if (out_dim) dim = out_dim->get();
+        const TensorValue counts =
+            count.is_weak() ? graph::promote_weak(count, DType::int64, graph::DeviceRef::CPU())
+                            : graph::strong(count);
+        return ops::repeat_interleave(x.get(), counts, axis, dim);
       },
       nb::arg("x"), nb::arg("repeats"), nb::arg("axis") = nb::none(),
-      "As numpy.repeat; without an axis the input is flattened first.");
+      nb::arg("out_dim") = nb::none(),
+      R"(As numpy.repeat; without an axis the input is flattened first.
+
+`repeats` is an int, or an integer tensor on the CPU with one count or one for each element of
+the axis; `out_dim` is then the size of the result, checked when the graph runs.)");
   m.def(
       "band_part",
       [](ValueLike x, std::optional<std::int64_t> num_lower, std::optional<std::int64_t> num_upper,

@@ -37,6 +37,14 @@ void bind_ops_reduction(nb::module_& m) {
   def_reduction(m, "prod", &ops::prod, "The product along an axis, which stays with size 1.");
   def_reduction(m, "argmax", &ops::argmax, "The first index of the maximum; NaN is the maximum.");
   def_reduction(m, "argmin", &ops::argmin, "The first index of the minimum; NaN is the minimum.");
+  m.def(
+      "cumsum",
+      [](ValueLike x, int axis, bool exclusive, bool reverse) {
+        return ops::cumsum(x.get(), {.axis = axis, .exclusive = exclusive, .reverse = reverse});
+      },
+      nb::arg("x"), nb::arg("axis") = -1, nb::arg("exclusive") = false, nb::arg("reverse") = false,
+      "The sums of the elements up to each one, without itself if `exclusive`, from the end if "
+      "`reverse`.");
   def_selection(m, "top_k", &ops::top_k,
                 "The `k` largest values in descending order, and their int64 indices. NaN comes "
                 "first, and equal values in the order of their indices.");

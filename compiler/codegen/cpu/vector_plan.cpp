@@ -28,12 +28,23 @@ bool is_transcendental(const Expr* e) {
   }
 }
 
+/// Whether neighbours along the axis lie beside each other, wherever their line lies.
+bool takes_steps_of_one(const Index& index, int axis) {
+  if (index.coefficient(axis) != Dim(1)) return false;
+  return std::all_of(index.terms.begin(), index.terms.end(), [&](const Index::Term& term) {
+    return term.atom->kind == Atom::Kind::axis || (term.atom->axes & axis_bit(axis)) == 0;
+  });
+}
+
 }  // namespace
 
 VectorPlan plan_vectors(const Kernel& kernel, const Program& program, const Isa& isa, int axis) {
   VectorPlan plan;
   plan.axis = axis;
-  if (kernel.sequential) return plan;
+  // Points that may meet at one element are visited one by one.
+  if (kernel.sequential)
+    for (const Store& store : kernel.stores)
+      if (!takes_steps_of_one(store.index, axis)) return plan;
   plan.masked_tail = true;
   int widest = 1;
   bool scattered = false, heavy = false;

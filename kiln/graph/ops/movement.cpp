@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "kiln/graph/graph_state.h"
+#include "kiln/graph/ops/axis.h"
 #include "kiln/graph/ops/constant.h"
 #include "kiln/graph/ops/elementwise.h"
 #include "kiln/graph/ops/shape.h"
@@ -18,7 +19,8 @@ using graph::detail::add_tensor_op;
 
 namespace {
 
-constexpr std::string_view kInput = "The input", kIndices = "The tensor of indices";
+constexpr std::string_view kInput = "The input", kUpdates = "What is scattered",
+                           kIndices = "The tensor of indices";
 
 const Location& line_of(const std::vector<TensorValueLike>& values) {
   for (const TensorValueLike& value : values)
@@ -183,34 +185,129 @@ TensorValue gather_nd(const TensorValueLike& input, const TensorValueLike& indic
   return add_tensor_op(OpKind::gather_nd, {x, i}, {{"batch_dims", std::int64_t{batch_dims}}});
 }
 
-TensorValue scatter(const TensorValueLike& input, const TensorValueLike& updates,
-                    const TensorValueLike& indices, int axis) {
+namespace {
+
+TensorValue scatter_along(OpKind kind, const TensorValueLike& input, const TensorValueLike& updates,
+                          const TensorValueLike& indices, int axis) {
   LocationScope at(input.location());
-  TensorValue x = strong(input, kInput), u = strong(updates, "What is scattered"),
+  TensorValue x = strong(input, kInput), u = strong(updates, kUpdates),
               i = strong(indices, kIndices);
   const int rank = x.rank();
   if (axis < -rank || axis >= rank)
     throw ValueError(
         format("Invalid axis value {}. Axis must be in range [{}, {}]", axis, -rank, rank - 1));
   const std::int64_t from_start = axis < 0 ? axis + rank : axis;
-  HostDetour detour("scatter", {&x, &u, &i});
-  return detour.back(add_tensor_op(OpKind::scatter, {x, u, i}, {{"axis", from_start}}));
+  HostDetour detour(to_string(kind), {&x, &u, &i});
+  return detour.back(add_tensor_op(kind, {x, u, i}, {{"axis", from_start}}));
 }
+
+TensorValue scatter_rows(OpKind kind, const TensorValueLike& input, const TensorValueLike& updates,
+                         const TensorValueLike& indices) {
+  LocationScope at(input.location());
+  TensorValue x = strong(input, kInput), u = strong(updates, kUpdates),
+              i = strong(indices, kIndices);
+  return add_tensor_op(kind, {x, u, i});
+}
+
+}  // namespace
+
+using Like = const TensorValueLike&;
+
+TensorValue scatter(Like x, Like updates, Like indices, int axis) {
+  return scatter_along(OpKind::scatter, x, updates, indices, axis);
+}
+TensorValue scatter_add(Like x, Like updates, Like indices, int axis) {
+  return scatter_along(OpKind::scatter_add, x, updates, indices, axis);
+}
+TensorValue scatter_max(Like x, Like updates, Like indices, int axis) {
+  return scatter_along(OpKind::scatter_max, x, updates, indices, axis);
+}
+TensorValue scatter_min(Like x, Like updates, Like indices, int axis) {
+  return scatter_along(OpKind::scatter_min, x, updates, indices, axis);
+}
+TensorValue scatter_mul(Like x, Like updates, Like indices, int axis) {
+  return scatter_along(OpKind::scatter_mul, x, updates, indices, axis);
+}
+TensorValue scatter_nd(Like x, Like updates, Like indices) {
+  return scatter_rows(OpKind::scatter_nd, x, updates, indices);
+}
+TensorValue scatter_nd_add(Like x, Like updates, Like indices) {
+  return scatter_rows(OpKind::scatter_nd_add, x, updates, indices);
+}
+TensorValue scatter_nd_max(Like x, Like updates, Like indices) {
+  return scatter_rows(OpKind::scatter_nd_max, x, updates, indices);
+}
+TensorValue scatter_nd_min(Like x, Like updates, Like indices) {
+  return scatter_rows(OpKind::scatter_nd_min, x, updates, indices);
+}
+TensorValue scatter_nd_mul(Like x, Like updates, Like indices) {
+  return scatter_rows(OpKind::scatter_nd_mul, x, updates, indices);
+}
+
+namespace {
+
+/// `label`: the op that messages name, "nonzero" when empty.
+TensorValue positions(TensorValue x, const Dim& out_dim, const std::string& label) {
+  HostDetour detour(label.empty() ? "nonzero" : label, {&x});
+  ir::Attributes attributes{{"out_dim", out_dim}};
+  if (!label.empty()) attributes["label"] = label;
+  return detour.back(add_tensor_op(OpKind::nonzero, {x}, std::move(attributes)));
+}
+
+}  // namespace
+
+TensorValue nonzero(Like x, const Dim& out_dim) {
+  LocationScope at(x.location());
+  return positions(strong(x), out_dim, "");
+}
+
+TensorValue masked_scatter(Like input, Like mask, Like updates, const Dim& out_dim) {
+  LocationScope at(input.location());
+  TensorValue x = strong(input, kInput), u = strong(updates, kUpdates);
+  TensorValue m = mask.is_weak() ? promote_weak(mask, DType::bool_, x.device())
+                                 : graph::detail::strong_tensor(mask);
+  if (m.dtype() != DType::bool_)
+    throw ValueError(format("masked_scatter: the mask must be a bool tensor, but it has dtype {}.",
+                            m.dtype().to_string()));
+  if (u.dtype() != x.dtype())
+    throw ValueError(format("The input dtype ({}) and updates dtype ({}) must match.",
+                            x.dtype().to_string(), u.dtype().to_string()));
+  // A scalar is a vector of one element here.
+  const Shape shape = x.shape();
+  m = broadcast_to(m, shape);
+  if (shape.empty()) x = reshape(x, {1}), m = reshape(m, {1});
+  u = rebind(flatten(u), {out_dim},
+             {.message = "masked_scatter: out_dim is not the number of updates"});
+  return reshape(scatter_nd(x, u, positions(m, out_dim, "masked_scatter")), shape);
+}
+
+namespace {
+
+void check_on_host(const TensorValue& x) {
+  if (x.device().is_gpu())
+    throw ValueError(
+        "repeat_interleave is not supported on GPU; move the tensor with ops.transfer_to first.");
+}
+
+/// The axis of a repeat_interleave, from the start; without one the value is flattened.
+std::int64_t repeated_axis(TensorValue& value, std::optional<int> axis) {
+  if (!axis) value = flatten(value), axis = 0;
+  const int rank = value.rank();
+  if (*axis < -rank || *axis >= rank)
+    throw ValueError(format("repeat_interleave: axis={} out of bounds for x.rank={}", *axis, rank));
+  return normalized_axis(*axis, rank);
+}
+
+}  // namespace
 
 TensorValue repeat_interleave(const TensorValueLike& x, std::int64_t repeats,
                               std::optional<int> axis) {
   LocationScope at(x.location());
   TensorValue value = strong(x);
-  if (value.device().is_gpu())
-    throw ValueError(
-        "repeat_interleave is not supported on GPU; move the tensor with ops.transfer_to first.");
+  check_on_host(value);
   if (repeats < 1)
     throw ValueError(format("repeat_interleave: repeats must be at least 1, got {}", repeats));
-  if (!axis) value = flatten(value), axis = 0;
-  const int rank = value.rank();
-  if (*axis < -rank || *axis >= rank)
-    throw ValueError(format("repeat_interleave: axis={} out of bounds for x.rank={}", *axis, rank));
-  const int a = *axis < 0 ? *axis + rank : *axis;
+  const auto a = static_cast<std::ptrdiff_t>(repeated_axis(value, axis));
   // As rows that end with the axis: each is followed by its copies. Three axes do for any rank.
   Shape merged = value.shape();
   const Dim rows = Shape(merged.begin(), merged.begin() + a + 1).num_elements();
@@ -218,6 +315,18 @@ TensorValue repeat_interleave(const TensorValueLike& x, std::int64_t repeats,
   merged[a] = merged[a] * Dim(repeats);
   TensorValue copies = broadcast_to(reshape(value, {rows, 1, row}), {rows, repeats, row});
   return reshape(copies, merged);
+}
+
+TensorValue repeat_interleave(const TensorValueLike& x, const TensorValue& repeats,
+                              std::optional<int> axis, const std::optional<Dim>& out_dim) {
+  LocationScope at(x.location());
+  TensorValue value = strong(x);
+  check_on_host(value);
+  check_on_host(repeats);
+  if (!out_dim) throw ValueError("out_dim must be provided for TensorValue repeats");
+  const std::int64_t a = repeated_axis(value, axis);
+  return add_tensor_op(OpKind::repeat_interleave, {value, repeats},
+                       {{"axis", a}, {"out_dim", *out_dim}});
 }
 
 TensorValue band_part(const TensorValueLike& x, const BandPartOptions& options) {

@@ -2,6 +2,7 @@
 
 #include "kiln/graph/graph_state.h"
 #include "kiln/graph/ops/axis.h"
+#include "kiln/graph/placement.h"
 #include "kiln/graph/promotion.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -35,6 +36,16 @@ TensorValue max(T x, const AxisOptions& options) {
 }
 TensorValue min(T x, const AxisOptions& options) {
   return reduce(OpKind::reduce_min, x, options.axis);
+}
+
+TensorValue cumsum(T x, const CumsumOptions& options) {
+  LocationScope at(x.location());
+  TensorValue value = strong(x);
+  const std::int64_t axis = normalized_axis(options.axis, value.rank());
+  HostDetour detour("cumsum", {&value});
+  return detour.back(graph::detail::add_tensor_op(
+      OpKind::cumsum, {value},
+      {{"axis", axis}, {"exclusive", options.exclusive}, {"reverse", options.reverse}}));
 }
 
 namespace {

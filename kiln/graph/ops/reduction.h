@@ -26,6 +26,18 @@ TensorValue argmin(const TensorValueLike& x, const AxisOptions& options);
 TensorValue max(const TensorValueLike& x, const AxisOptions& options = {});
 TensorValue min(const TensorValueLike& x, const AxisOptions& options = {});
 
+/// Options of `cumsum`.
+struct CumsumOptions {
+  int axis = -1;
+  /// Leaves out the element itself, so that the first sum is 0.
+  bool exclusive = false;
+  /// Sums from the end.
+  bool reverse = false;
+};
+/// The sums of the elements up to each one along an axis; runs on the CPU. float32 is summed in
+/// float64.
+TensorValue cumsum(const TensorValueLike& x, const CumsumOptions& options = {});
+
 /// The `k` largest values in descending order and their int64 indices. NaN comes first, and equal
 /// values in the order of their indices.
 std::pair<TensorValue, TensorValue> top_k(const TensorValueLike& input, const Dim& k,

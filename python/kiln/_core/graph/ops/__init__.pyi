@@ -199,8 +199,52 @@ def gather_nd(input: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValue
 def scatter(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
     """A copy of `input` with updates along an axis."""
 
-def repeat_interleave(x: kiln.graph.TensorValueLike, repeats: int, axis: int | None = None) -> kiln._core.graph.TensorValue:
-    """As numpy.repeat; without an axis the input is flattened first."""
+def scatter_add(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """A copy of `input` to which updates are added along an axis."""
+
+def scatter_max(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """The larger of `input` and the updates along an axis."""
+
+def scatter_min(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """The smaller of `input` and the updates along an axis."""
+
+def scatter_mul(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
+    """A copy of `input` that is multiplied by updates along an axis."""
+
+def scatter_nd(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """
+    A copy of `input` with updates at the positions that rows of `indices` name.
+    """
+
+def scatter_nd_add(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """As scatter_nd, but updates are added; duplicates add up."""
+
+def scatter_nd_max(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """As scatter_nd, but the larger of what is there and the updates stays."""
+
+def scatter_nd_min(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """As scatter_nd, but the smaller of what is there and the updates stays."""
+
+def scatter_nd_mul(input: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, indices: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """As scatter_nd, but what is there is multiplied by the updates."""
+
+def masked_scatter(input: kiln.graph.TensorValueLike, mask: kiln.graph.TensorValueLike, updates: kiln.graph.TensorValueLike, out_dim: kiln._core.graph.Dim | int | str) -> kiln._core.graph.TensorValue:
+    """
+    A copy of `input` whose elements where `mask` is true are those of `updates`, in order.
+    """
+
+def nonzero(x: kiln.graph.TensorValueLike, out_dim: kiln._core.graph.Dim | int | str) -> kiln._core.graph.TensorValue:
+    """
+    The int64 positions of the elements that are not 0, one a row; `out_dim` is their number.
+    """
+
+def repeat_interleave(x: kiln.graph.TensorValueLike, repeats: kiln.graph.TensorValueLike, axis: int | None = None, out_dim: kiln._core.graph.Dim | int | str | None = None) -> kiln._core.graph.TensorValue:
+    """
+    As numpy.repeat; without an axis the input is flattened first.
+
+    `repeats` is an int, or an integer tensor on the CPU with one count or one for each element of
+    the axis; `out_dim` is then the size of the result, checked when the graph runs.
+    """
 
 def band_part(x: kiln.graph.TensorValueLike, num_lower: int | None = None, num_upper: int | None = None, exclude: bool = False) -> kiln._core.graph.TensorValue:
     """Keeps a band of diagonals of the last two axes; 0 elsewhere."""
@@ -243,6 +287,11 @@ def argmax(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.Te
 
 def argmin(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
     """The first index of the minimum; NaN is the minimum."""
+
+def cumsum(x: kiln.graph.TensorValueLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> kiln._core.graph.TensorValue:
+    """
+    The sums of the elements up to each one, without itself if `exclusive`, from the end if `reverse`.
+    """
 
 def top_k(input: kiln.graph.TensorValueLike, k: kiln._core.graph.Dim | int | str, axis: int = -1) -> tuple:
     """

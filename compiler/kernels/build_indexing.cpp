@@ -1,7 +1,6 @@
-// Ops whose data says where elements go: scatter, top_k and bottom_k.
+// Ops whose data says where elements go: the scatters, and the checks of indices.
 
 #include "compiler/kernels/builder_state.h"
-#include "kiln/support/format.h"
 
 namespace kiln::compiler {
 
@@ -13,13 +12,32 @@ void Builder::build_scatter(const ir::Op& op, int id) {
   kernel->sequential = true;
   Arena& arena = *kernel->arena;
   const graph::Shape& shape = op.operand(0)->type.tensor().shape;
-  auto axis = static_cast<std::size_t>(op.attribute<std::int64_t>("axis"));
-  Position position = add_axes(*kernel, op.operand(1)->type.tensor().shape);
+  const Position position = add_axes(*kernel, op.operand(1)->type.tensor().shape);
   const Expr* update = at(arena, op.operand(1), position);
-  const Expr* index = arena.checked_index(at(arena, op.operand(2), position), shape[axis], &op,
-                                          static_cast<int>(axis));
-  position[axis] = arena.value_index(index);
-  kernel->stores.push_back({id, linear(arena, id, position), update});
+  auto target = [&](const Position& at_index, std::size_t axis) {
+    const Expr* index = at(arena, op.operand(2), at_index);
+    return arena.value_index(arena.checked_index(index, shape[axis], &op, static_cast<int>(axis)));
+  };
+  Position to;
+  if (op.has_attribute("axis")) {
+    const auto axis = static_cast<std::size_t>(op.attribute<std::int64_t>("axis"));
+    to = position;
+    to[axis] = target(position, axis);
+  } else {
+    // Each row of indices names where a slice of the updates goes.
+    const graph::Shape& indices = op.operand(2)->type.tensor().shape;
+    const auto rows = static_cast<std::ptrdiff_t>(indices.size()) - 1;
+    for (std::int64_t k = 0; k < indices.back().value(); ++k) {
+      Position component(position.begin(), position.begin() + rows);
+      component.push_back(Index(Dim(k)));
+      to.push_back(target(component, static_cast<std::size_t>(k)));
+    }
+    to.insert(to.end(), position.begin() + rows, position.end());
+  }
+  const Index index = linear(arena, id, to);
+  if (const auto combiner = combiner_of(op.kind))
+    update = arena.binary(*combiner, arena.load(update->dtype, id, index), update, update->dtype);
+  kernel->stores.push_back({id, index, update});
   emit(std::move(kernel));
 }
 
@@ -46,28 +64,6 @@ void Builder::check_indices(const ir::Op& op) {
     kernel->stores.push_back({id, linear(arena, id, position), index});
   }
   emit(std::move(kernel));
-}
-
-void Builder::build_top_k(const ir::Op& op) {
-  const ir::Value* x = op.operand(0);
-  const graph::Shape& shape = x->type.tensor().shape;
-  auto axis = static_cast<std::size_t>(op.attribute<std::int64_t>("axis"));
-  const Dim& k = op.attribute<Dim>("k");
-  check(op, k, Check::Relation::at_most, shape[axis],
-        format("k ({{0}}) cannot be larger than dimension size along axis {}", axis), {k});
-  Step step;
-  step.top_k = std::make_unique<TopK>(TopK{.source = stored(x),
-                                           .axis = axis,
-                                           .k = k,
-                                           .largest = op.kind == OpKind::top_k,
-                                           .origin = &op});
-  for (std::size_t i = 0; i < 2; ++i) {
-    const ir::Value* result = op.result(i);
-    const int id = new_tensor(Tensor::Storage::temporary, result->type.tensor());
-    (i == 0 ? step.top_k->values : step.top_k->indices) = id;
-    tensor_of_[result] = id;
-  }
-  steps_->push_back(std::move(step));
 }
 
 }  // namespace kiln::compiler
