@@ -9,11 +9,13 @@ import numpy as np
 
 from benchmarks.common import package_version, run_python
 from benchmarks.overhead import nanoseconds
-from kiln.driver import CPU
+from kiln.driver import CPU, Buffer
 from kiln.dtype import DType
+from kiln.engine import InferenceSession
 from kiln.experimental.compilation import compile
 from kiln.experimental.sharding import TensorLayout
 from kiln.experimental.tensor import Tensor
+from kiln.graph import Graph, TensorType, Value
 
 # The time of a first use of an op and types, in a process whose compiler is loaded, or that finds the program on disk.
 FIRST = """
@@ -50,6 +52,27 @@ def torch_add(shape: tuple[int, ...]) -> Callable[[], object] | None:
     return lambda: x + x
 
 
+def twenty_results(x: Value) -> list[Value]:
+    return [x * i for i in range(20)]
+
+
+def chain_of_products(x: Value) -> list[Value]:
+    y = x
+    for _ in range(20):
+        y = y @ x
+    return [y]
+
+
+def replay_ratio(build: Callable[[Value], list[Value]]) -> float:
+    """The time of a replay in that of an execution of a graph of small kernels."""
+    with Graph("kernels", input_types=[TensorType(DType.float32, [8, 8], CPU())]) as graph:
+        graph.output(*build(graph.inputs[0]))
+    model = InferenceSession().load(graph)
+    x = Buffer.zeros([8, 8], DType.float32)
+    model.capture(0, x)
+    return nanoseconds(lambda: model.replay(0, x)) / nanoseconds(lambda: model.execute(x))
+
+
 def first_use(**variables: str) -> float:
     """Milliseconds, the median of five ops."""
     return float(run_python(FIRST, **variables))
@@ -72,6 +95,8 @@ def main(build: pathlib.Path) -> None:
     buffer, model = tensor.driver_tensor, run_compiled.engine_model
     beyond = nanoseconds(lambda: run_compiled(tensor)) - nanoseconds(lambda: model.execute(buffer))
     print(f"  {'callable beyond Model.execute (at most 1000)':44s} {beyond:8.0f} ns")
+    print(f"  {'replay / execute, 20 kernels (at most 0.5)':44s} {replay_ratio(twenty_results):8.2f}")
+    print(f"  {'  of a chain of products':44s} {replay_ratio(chain_of_products):8.2f}")
     print(f"  {'first use of an op, cold (at most 25)':44s} {first_use(KILN_CACHE='0'):8.2f} ms")
     first_use()
     print(f"  {'first use of an op, from disk (at most 1.5)':44s} {first_use():8.2f} ms")

@@ -237,6 +237,9 @@ class Compilation {
     signature.name = graph.name;
     signature.symbols = graph.parameters;
     signature.prepared_slots = static_cast<std::uint32_t>(program.prepared_slots);
+    for (const Tensor& tensor : program.tensors)
+      if (tensor.sized_by_data && tensor.origin && signature.sized_by_data.empty())
+        signature.sized_by_data = graph::to_string(tensor.origin->kind);
     std::size_t n = 0;
     auto name = [](const std::vector<std::string>& names, std::size_t i, std::string_view stem) {
       return i < names.size() ? names[i] : format("{}{}", stem, i);

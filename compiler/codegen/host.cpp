@@ -112,6 +112,7 @@ class HostEmitter {
     }
     const auto side = [&](const std::vector<Step>& steps) {
       Values values;
+      tell_choice(steps, "nothing");
       emit_region(steps, [&] {
         for (const std::string& symbol : condition.symbols)
           values.push_back(dim(Dim::symbol(symbol)));
@@ -147,14 +148,38 @@ class HostEmitter {
     emit_steps(loop.test);
     f_.b.CreateCondBr(predicate(loop.predicate), body, after);
     f_.b.SetInsertPoint(body);
+    tell_choice(loop.body, "nothing");
     emit_region(loop.body);
     // What an iteration allocates, nothing reads after it: the loop's values lie in places of
     // theirs.
     runtime_call(offsetof(KilnRuntime, next_iteration), f_.b.getVoidTy(), {call_, mark});
     f_.b.CreateBr(head);
     f_.b.SetInsertPoint(after);
+    tell_choice({}, "the end of a loop");
     extents_.known = std::move(known);
     pointers_ = std::move(pointers);
+  }
+
+  /// A call that is traced is told that `steps` run next; `otherwise` names them when no kernel is
+  /// among them.
+  void tell_choice(const std::vector<Step>& steps, std::string_view otherwise) {
+    std::string name(otherwise);
+    bool found = false;
+    for_each_step(steps, [&](const Step& step) {
+      if (found) return;
+      if (step.kernel) name = step.kernel->name;
+      if (step.call) name = user_name(*step.call->origin);
+      if (step.print) name = "print";
+      found = step.kernel || step.call || step.print;
+    });
+    llvm::Value* traced = field(offsetof(KilnCall, traced), f_.b.getInt64Ty());
+    f_.when(
+        f_.b.CreateICmpNE(traced, f_.i64(0)),
+        [&] {
+          runtime_call(offsetof(KilnRuntime, choose), f_.b.getVoidTy(),
+                       {call_, text_constant(f_.module, name)});
+        },
+        true);
   }
 
   void read(const ReadScalar& read) {

@@ -43,6 +43,26 @@ Model::Outputs Model::execute_named(std::span<const NamedInput> inputs) const {
   return execute(std::span<const driver::Buffer>(ordered));
 }
 
+std::vector<driver::Buffer> Model::capture(const GraphKeys& keys,
+                                           std::span<const driver::Buffer> inputs) const {
+  return state_->capture(keys.span(), inputs).to_vector();
+}
+
+void Model::replay(const GraphKeys& keys, std::span<const driver::Buffer> inputs) const {
+  state_->replay(keys.span(), inputs, true);
+}
+
+bool Model::try_replay(const GraphKeys& keys, std::span<const driver::Buffer> inputs) const {
+  return state_->replay(keys.span(), inputs, false);
+}
+
+void Model::debug_verify_replay(const GraphKeys& keys,
+                                std::span<const driver::Buffer> inputs) const {
+  state_->verify_replay(keys.span(), inputs);
+}
+
+void Model::release_captured_graph(const GraphKeys& keys) const { state_->release(keys.span()); }
+
 const std::string& Model::name() const { return state_->metadata.name; }
 
 const std::vector<TensorSpec>& Model::input_metadata() const {

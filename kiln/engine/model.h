@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -19,6 +20,21 @@
 namespace kiln::engine {
 
 struct ModelState;
+
+/// What recorded executions are found by: one key for all devices, or one for each.
+class GraphKeys {
+ public:
+  GraphKeys(std::uint64_t key) : one_(key) {}                                             // NOLINT
+  GraphKeys(std::vector<std::uint64_t> keys) : is_one_(false), many_(std::move(keys)) {}  // NOLINT
+  std::span<const std::uint64_t> span() const {
+    return is_one_ ? std::span(&one_, 1) : std::span(many_);
+  }
+
+ private:
+  bool is_one_ = true;
+  std::uint64_t one_ = 0;
+  std::vector<std::uint64_t> many_;
+};
 
 /// A compiled graph with its weights, ready to run. A small value; copies name the same model. It
 /// outlives the session and the compiled model that it came from. Safe from any thread: calls run
@@ -54,6 +70,36 @@ class Model {
       return execute(std::span<const driver::Buffer>(list));
     }
   }
+
+  // Recorded executions: `capture` runs the graph and keeps the memory of results and of what is
+  // between, so that `replay` checks, solves and allocates nothing.
+
+  /// Executes, and records the execution under keys: one serves all devices, several are one for
+  /// each. Returns the buffers that replays will write. No inputs, no keys: ValueError. A key that
+  /// is in use, and an op whose result's size depends on data: RuntimeError, and nothing is kept.
+  std::vector<driver::Buffer> capture(const GraphKeys& keys,
+                                      std::span<const driver::Buffer> inputs) const;
+  std::vector<driver::Buffer> capture(const GraphKeys& keys,
+                                      std::initializer_list<driver::Buffer> inputs) const {
+    return capture(keys, std::span<const driver::Buffer>(inputs.begin(), inputs.size()));
+  }
+  /// Runs again on the captured memory with what the inputs hold now, which must be the captured
+  /// buffers; other ones, and a key that is not known: RuntimeError.
+  void replay(const GraphKeys& keys, std::span<const driver::Buffer> inputs) const;
+  void replay(const GraphKeys& keys, std::initializer_list<driver::Buffer> inputs) const {
+    replay(keys, std::span<const driver::Buffer>(inputs.begin(), inputs.size()));
+  }
+  /// As `replay`, but false, and nothing done, when it would have to wait.
+  bool try_replay(const GraphKeys& keys, std::span<const driver::Buffer> inputs) const;
+  /// Executes on these inputs, of any memory, and compares the launches with the recorded ones: a
+  /// difference is a RuntimeError that names the first.
+  void debug_verify_replay(const GraphKeys& keys, std::span<const driver::Buffer> inputs) const;
+  void debug_verify_replay(const GraphKeys& keys,
+                           std::initializer_list<driver::Buffer> inputs) const {
+    debug_verify_replay(keys, std::span<const driver::Buffer>(inputs.begin(), inputs.size()));
+  }
+  /// Forgets recorded executions. Memory goes once replays under way end and results are dropped.
+  void release_captured_graph(const GraphKeys& keys) const;
 
   /// The graph's name.
   const std::string& name() const;

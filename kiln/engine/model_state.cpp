@@ -284,7 +284,7 @@ bool ModelState::begin(std::span<const Buffer> buffers, bool may_wait, driver::S
   check_call("Model.execute");
   const auto ready = [&] {
     for (std::size_t i = 0; i < buffers.size(); ++i)
-      if (!entry.is_free(buffers[i], inputs[i].is_written)) return false;
+      if (!entry.is_free(buffers[i], writes(i))) return false;
     return true;
   };
   // Looked at only after the entry: whatever comes later sees it and waits. Uses are waited for
@@ -298,7 +298,7 @@ bool ModelState::begin(std::span<const Buffer> buffers, bool may_wait, driver::S
   const TraceSpan span("Model.execute", "wait");
   const auto wait = [&] {
     for (std::size_t i = 0; i < buffers.size(); ++i) {
-      if (inputs[i].is_written)
+      if (writes(i))
         buffers[i].wait_for_host_write();
       else
         buffers[i].wait_for_host_read();
@@ -321,15 +321,35 @@ bool ModelState::begin(std::span<const Buffer> buffers, bool may_wait, driver::S
   }
 }
 
-bool ModelState::execute(std::span<const Buffer> buffers, bool may_wait, Model::Outputs& outputs) {
+void ModelState::check_executable(std::size_t num_inputs) const {
   if (run == nullptr) [[unlikely]]
     throw RuntimeError(
         format("The model '{}' is a placeholder for hardware that is not there, so it "
                "cannot be executed.",
                graph->name));
-  if (buffers.size() != inputs.size()) [[unlikely]]
+  if (num_inputs != inputs.size()) [[unlikely]]
     throw ValueError(format("Number of inputs ({}) does not match expected number ({}) for model",
-                            buffers.size(), inputs.size()));
+                            num_inputs, inputs.size()));
+}
+
+void ModelState::prepare(Workspace& workspace, Model::Outputs& outputs, runtime::Call& call) const {
+  call.runtime = &runtime::runtime_table();
+  call.inputs = workspace.inputs.data();
+  call.symbols = workspace.symbols.data();
+  call.weights = workspace.weights->data.data();
+  call.constants = constants;
+  call.prepared = workspace.weights->prepared.memory.data();
+  call.num_threads = num_threads;
+  call.traced = 0;
+  call.artifact = artifact.get();
+  call.graph = graph;
+  call.print_settings = print_settings.get();
+  call.arena = &workspace.arena;
+  call.outputs = &outputs;
+}
+
+bool ModelState::execute(std::span<const Buffer> buffers, bool may_wait, Model::Outputs& outputs) {
+  check_executable(buffers.size());
   const Lease workspace(*this);
   if (!bind_inputs(buffers, may_wait, *workspace)) [[unlikely]] {
     if (!may_wait) return false;
@@ -347,18 +367,7 @@ bool ModelState::execute(std::span<const Buffer> buffers, bool may_wait, Model::
   if (!begin(buffers, may_wait, entry)) return false;
   outputs = Model::Outputs(graph->outputs.size());
   runtime::Call call;
-  call.runtime = &runtime::runtime_table();
-  call.inputs = workspace->inputs.data();
-  call.symbols = workspace->symbols.data();
-  call.weights = workspace->weights->data.data();
-  call.constants = constants;
-  call.prepared = workspace->weights->prepared.memory.data();
-  call.num_threads = num_threads;
-  call.artifact = artifact.get();
-  call.graph = graph;
-  call.print_settings = print_settings.get();
-  call.arena = &workspace->arena;
-  call.outputs = &outputs;
+  prepare(*workspace, outputs, call);
   run(&call);
   if (writes_inputs) [[unlikely]]
     for (std::size_t i = 0; i < buffers.size(); ++i)

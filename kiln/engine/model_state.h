@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kiln/driver/inline_work.h"
@@ -56,6 +57,18 @@ struct Workspace {
   std::uint64_t generation = 0;
 };
 
+/// An execution that was recorded: everything that a replay needs.
+struct Capture {
+  /// Inputs, and behind them results; what both share is the memory that a replay works on.
+  std::vector<driver::Buffer> touched;
+  std::size_t num_inputs = 0;
+  Model::Outputs outputs;
+  Workspace workspace;
+  runtime::Call call;
+  runtime::Choices choices;
+  std::mutex running;  // a replay at a time, since they write the same memory
+};
+
 struct ModelState {
   ModelState(std::shared_ptr<const runtime::Artifact> artifact, std::size_t graph_index);
   ~ModelState();
@@ -63,6 +76,13 @@ struct ModelState {
 
   /// False, and nothing done, when the call does not fit or would have to wait, and it may not.
   bool execute(std::span<const driver::Buffer> inputs, bool may_wait, Model::Outputs& outputs);
+  /// As `Model::capture` and so on.
+  const Model::Outputs& capture(std::span<const std::uint64_t> keys,
+                                std::span<const driver::Buffer> inputs);
+  bool replay(std::span<const std::uint64_t> keys, std::span<const driver::Buffer> inputs,
+              bool may_wait);
+  void verify_replay(std::span<const std::uint64_t> keys, std::span<const driver::Buffer> inputs);
+  void release(std::span<const std::uint64_t> keys);
   /// Binds weights and runs what depends on them alone.
   void load(const WeightsRegistry& registry);
   /// Maps the code; until then the state is a placeholder for absent hardware.
@@ -85,10 +105,22 @@ struct ModelState {
 
  private:
   class Lease;
+  void check_executable(std::size_t num_inputs) const;
+  /// Fills in what a call of `run` reads.
+  void prepare(Workspace& workspace, Model::Outputs& outputs, runtime::Call& call) const;
+  std::uint64_t one_key(std::span<const std::uint64_t> keys, const char* call,
+                        std::span<const driver::Buffer> inputs) const;
+  std::shared_ptr<Capture> captured(std::uint64_t key);
+  void check_same_memory(std::uint64_t key, const Capture& capture,
+                         std::span<const driver::Buffer> inputs) const;
+  void run_traced(std::span<const driver::Buffer> buffers, Capture& capture);
+  void use_present_weights(Capture& capture);
   std::unique_ptr<Workspace> take_workspace();
   void give_back(std::unique_ptr<Workspace> workspace) noexcept;
   bool bind_inputs(std::span<const driver::Buffer> buffers, bool may_wait, Workspace& workspace);
+  /// The last buffers may be results; a replay writes those.
   bool begin(std::span<const driver::Buffer> buffers, bool may_wait, driver::SharedEntry& entry);
+  bool writes(std::size_t i) const { return i >= inputs.size() || inputs[i].is_written; }
   [[noreturn]] void explain(std::span<const driver::Buffer> buffers) const;
   void check_shared_memory(std::span<const driver::Buffer> buffers) const;
 
@@ -98,6 +130,8 @@ struct ModelState {
   std::shared_ptr<const WeightSet> weights_;
   std::atomic<std::uint64_t> generation_{0};  // of weights_
   std::mutex serial_;                         // held through a call that writes its inputs
+  std::mutex captures_mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Capture>> captures_;
 };
 
 }  // namespace kiln::engine

@@ -71,4 +71,21 @@ void ProgramPlaces::restore(std::vector<runtime::ProgramLocation>& locations) co
     location.text = restore(std::move(location.text));
 }
 
+bool has_numbered_places(std::string_view text) {
+  return text.find(std::string(kFile) + ":") != std::string_view::npos;
+}
+
+std::string failure_with_places(const std::string& text, const graph::ir::Module& module) {
+  if (!has_numbered_places(text)) return text;
+  const ProgramPlaces places(module);
+  if (!places.has_tracebacks()) return places.restore(text);
+  // A full traceback takes the place of the line that names one.
+  const std::size_t mark = text.find(std::string(kFile) + ":");
+  const std::size_t begin = text.rfind('\n', mark) + 1, end = text.find('\n', mark);
+  const std::size_t last = text.find_first_of(");", mark);
+  std::string block = places.restore(text.substr(mark, last - mark));
+  if (block.ends_with("\n\n")) block.pop_back();
+  return text.substr(0, begin) + block + text.substr(end == std::string::npos ? end : end + 1);
+}
+
 }  // namespace kiln::engine

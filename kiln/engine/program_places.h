@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kiln/graph/ir.h"
@@ -31,6 +32,12 @@ class ProgramPlaces {
   std::vector<graph::ir::SourceLocation> places_;
   bool has_tracebacks_ = false;
 };
+
+/// The text of a failure of a program that was compiled with numbers in place of its places, with
+/// the places of `module`, which has the same ops.
+std::string failure_with_places(const std::string& text, const graph::ir::Module& module);
+/// Whether a text has such numbers.
+bool has_numbered_places(std::string_view text);
 
 /// "embed.py:41", or the block of a full traceback, which an empty line closes.
 std::string place_text(const std::vector<graph::ir::SourceFrame>& frames);

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "kiln/engine/program_places.h"
 #include "kiln/experimental/lift.h"
 #include "kiln/experimental/redistribution.h"
 #include "kiln/graph/promotion.h"
@@ -171,10 +172,16 @@ bool Call::run(const CallPlan& plan, bool brief) {
   engine::Model::Outputs outputs;
   if (plan.model) {
     const std::span<const driver::Buffer> span(inputs, count);
-    if (brief) {
-      if (!plan.model->try_execute(span, outputs)) return false;
-    } else {
-      outputs = plan.model->execute(span);
+    try {
+      if (brief) {
+        if (!plan.model->try_execute(span, outputs)) return false;
+      } else {
+        outputs = plan.model->execute(span);
+      }
+    } catch (const Error& error) {
+      // The long way knows where the user wrote the op.
+      if (engine::has_numbered_places(error.message())) return false;
+      throw;
     }
   }
   results_.reserve(plan.results.size());
@@ -271,7 +278,7 @@ void Call::realize(std::uint32_t form) {
 }
 
 void Call::remember(const Recording& recording, const Recording::Run& run, std::uint32_t form) {
-  if (!arguments_.key.usable()) return;
+  if (!arguments_.key.usable() || run.interpreted) return;
   CallPlan plan;
   plan.form = form;
   plan.model = run.model;

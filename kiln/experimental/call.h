@@ -18,6 +18,7 @@
 #include "kiln/experimental/distributed_call.h"
 #include "kiln/experimental/recording.h"
 #include "kiln/experimental/tensor.h"
+#include "kiln/support/debug_settings.h"
 
 namespace kiln::experimental {
 
@@ -52,7 +53,9 @@ class CallKey {
 struct CallArguments {
   static constexpr std::size_t kMost = 32;
 
-  explicit CallArguments(std::uint64_t op) { key.add(op); }
+  explicit CallArguments(std::uint64_t op) {
+    key.add(op << 32 | kiln::detail::settings_changed.load(std::memory_order_relaxed));
+  }
   void tensor(detail::TensorState& state);
   void number(const Scalar& number);
   /// The values of the numbers too.

@@ -5,6 +5,7 @@
 #include "kiln/driver/device.h"
 #include "kiln/dtype/strided_copy.h"
 #include "kiln/experimental/default_session.h"
+#include "kiln/experimental/execution.h"
 #include "kiln/graph/ir.h"
 #include "kiln/graph/ops.h"
 #include "kiln/graph/recorded_graph.h"
@@ -58,37 +59,9 @@ bool has_other_reader(const graph::ir::Block& block, const graph::ir::Value* val
   return false;
 }
 
-/// Programs by the text of their graphs.
-class Programs {
- public:
-  std::shared_ptr<const engine::Model> find(const graph::ir::Module& module) {
-    const std::string text = graph::ir::to_text(module);
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto it = programs_.find(text); it != programs_.end()) return it->second;
-    }
-    const engine::InferenceSession& session = default_session();
-    auto model = std::make_shared<const engine::Model>(session.init(session.compile(module)));
-    const std::lock_guard lock(mutex_);
-    if (programs_.size() >= kMost) programs_.clear();
-    return programs_.emplace(text, std::move(model)).first->second;
-  }
-
- private:
-  /// Beyond it all start anew: whoever needs so many has shapes that do not come back.
-  static constexpr std::size_t kMost = 4096;
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const engine::Model>> programs_;
-};
-
 std::mutex& readers_mutex() {
   static auto* mutex = new std::mutex;
   return *mutex;
-}
-
-Programs& programs() {
-  static auto* all = new Programs;  // outlives whatever runs at exit
-  return *all;
 }
 
 }  // namespace
@@ -256,7 +229,6 @@ Recording::Run Recording::realize(std::span<const StatePtr> results, bool effect
   Run run;
   // Without results and side effects only the terminator is there.
   if (part.module->graphs[0]->body->ops.size() == 1 && pending.empty()) return run;
-  run.model = programs().find(*part.module);
   run.inputs = std::move(part.inputs);
   Inputs inputs;
   for (const std::size_t i : run.inputs) {
@@ -264,7 +236,10 @@ Recording::Run Recording::realize(std::span<const StatePtr> results, bool effect
     inputs.add(source.tensor ? source.buffer : driver::Buffer::scalar(source.number, source.dtype),
                source.value.type().is_buffer());
   }
-  const engine::Model::Outputs outputs = run.model->execute(inputs.buffers());
+  detail::Execution execution = detail::run_recorded(*part.module, inputs.buffers(), !delayed_);
+  engine::Model::Outputs& outputs = execution.outputs;
+  run.model = std::move(execution.model);
+  run.interpreted = !run.model;
   inputs.write_back();
   for (std::size_t i = 0; i < pending.size(); ++i) {
     pending[i]->buffer = outputs[i];

@@ -88,6 +88,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   /// A program that was run for some results.
   struct Run {
     std::shared_ptr<const engine::Model> model;  // null: nothing had to be computed
+    bool interpreted = false;                    // or its ops ran one by one
     std::vector<std::size_t> inputs;             // numbers of sources
   };
 

@@ -136,6 +136,51 @@ std::vector<Value> repeat_op(const ir::Op& op, const std::vector<Value>& operand
   return results;
 }
 
+GraphPart isolate(const ir::Op& op) {
+  GraphPart part;
+  part.module = std::make_unique<ir::Module>();
+  part.module->graphs.push_back(std::make_unique<ir::Graph>());
+  ir::Graph& graph = *part.module->graphs.back();
+  graph.name = std::string(to_string(op.kind));
+  graph.module = part.module.get();
+  graph.body = std::make_unique<ir::Block>();
+  graph.body->graph = &graph;
+  std::unordered_map<const ir::Value*, ir::Value*> map;
+  ir::Value* chain = nullptr;
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    const ir::Value* operand = op.operands[i];
+    if (operand->type.is_chain() || map.count(operand) != 0) continue;
+    auto argument = std::make_unique<ir::Value>(ir::Value{operand->type});
+    argument->block = graph.body.get();
+    argument->index = static_cast<std::uint32_t>(part.inputs.size());
+    map[operand] = argument.get();
+    graph.body->arguments.push_back(std::move(argument));
+    graph.argument_names.push_back(format("input{}", part.inputs.size()));
+    for (const std::string& symbol : operand->type.shaped().parameters())
+      if (std::find(graph.parameters.begin(), graph.parameters.end(), symbol) ==
+          graph.parameters.end())
+        graph.parameters.push_back(symbol);
+    part.inputs.push_back(i);
+  }
+  std::vector<ir::Value*> operands;
+  for (const ir::Value* operand : op.operands) {
+    if (operand->type.is_chain() && !chain)
+      chain = ir::append_op(*graph.body, OpKind::chain_create, {})->result();
+    operands.push_back(operand->type.is_chain() ? chain : map.at(operand));
+  }
+  std::vector<Type> declared;
+  for (const auto& result : op.results) declared.push_back(result->type);
+  ir::Op* copy = ir::append_op(*graph.body, op.kind, std::move(operands), op.attributes,
+                               std::move(declared), op.location);
+  std::vector<ir::Value*> outputs;
+  for (const auto& result : copy->results)
+    if (!result->type.is_chain()) outputs.push_back(result.get());
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    graph.result_names.push_back(format("output{}", i));
+  ir::append_op(*graph.body, OpKind::output, std::move(outputs));
+  return part;
+}
+
 GraphPart extract(const Graph& graph, const std::vector<Value>& results, bool effects) {
   const ir::Graph& whole = graph.ir();
   std::vector<ir::Value*> values;

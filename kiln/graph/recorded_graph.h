@@ -32,6 +32,9 @@ struct GraphPart {
   /// The numbers in the whole graph of the inputs that the part takes, in its order.
   std::vector<std::size_t> inputs;
 };
+/// One op by itself, as a graph of its operands, chains aside, that gives its results. `inputs` are
+/// the numbers of these operands.
+GraphPart isolate(const ir::Op& op);
 /// What computes `results`, which become its outputs; with `effects` also the side effects.
 GraphPart extract(const Graph& graph, const std::vector<Value>& results, bool effects);
 

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define KILN_ABI_VERSION 1
+#define KILN_ABI_VERSION 2
 
 typedef struct KilnCall KilnCall;
 
@@ -91,6 +91,10 @@ typedef struct KilnRuntime {
    * (`same`) stands for all. Negative counts, or another sum of them: fails. */
   void (*repeat_positions)(KilnCall*, const int64_t* counts, int32_t same, int64_t n, int64_t total,
                            int64_t* positions, const KilnFailure* failure);
+
+  /* Only when KilnCall.traced is not 0: a condition or the test of a loop was decided, and `launch`
+   * is what runs next on the way that is taken. */
+  void (*choose)(KilnCall*, const char* launch);
 } KilnRuntime;
 
 /* One call of an entry point. The program reads these fields and writes none. */
@@ -102,6 +106,7 @@ struct KilnCall {
   const char* constants;      /* the artifact's `constants` section */
   void* const* prepared;      /* what init allocated, by slot */
   int64_t num_threads;        /* >= 1, the caller included */
+  int64_t traced;             /* whether `choose` wants to know */
 };
 
 /* Entry points of a program; their names stand in the artifact's header.

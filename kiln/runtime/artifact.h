@@ -48,6 +48,7 @@ struct GraphSignature {
   std::vector<std::uint32_t>
       weights;                       // indices into ArtifactContents::weights, as KilnCall.weights
   std::uint32_t prepared_slots = 0;  // length of KilnCall.prepared
+  std::string sized_by_data;         // an op whose result's size depends on data; empty: none
 };
 
 /// A weight that the program needs by name.

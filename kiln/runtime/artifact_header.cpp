@@ -72,6 +72,7 @@ json graphs_to_json(const std::vector<GraphSignature>& graphs) {
                {"symbols", graph.symbols},
                {"weights", graph.weights}};
     if (!graph.init_symbol.empty()) entry["init"] = graph.init_symbol;
+    if (!graph.sized_by_data.empty()) entry["sized_by_data"] = graph.sized_by_data;
     list.push_back(std::move(entry));
   }
   return list;
@@ -308,6 +309,8 @@ GraphSignature read_graph(HeaderReader& reader) {
                   graph.prepared_slots = read_index(reader);
                 else if (key == "run")
                   graph.run_symbol = read_name(reader);
+                else if (key == "sized_by_data")
+                  graph.sized_by_data = read_name(reader);
                 else if (key == "symbols")
                   graph.symbols = read_list(reader, [&] {
                     reader.charge(kSymbolCheckBytes);

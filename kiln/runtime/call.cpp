@@ -149,6 +149,21 @@ void* allocate_output(KilnCall* raw, std::int64_t index, const std::int64_t* ext
   });
 }
 
+void* reuse_output(KilnCall* raw, std::int64_t index, const std::int64_t* extents) {
+  const Call& call = of(raw);
+  const driver::Buffer& slot = (*call.outputs)[static_cast<std::size_t>(index)];
+  const Shape& shape = slot.shape();
+  if (!std::equal(shape.begin(), shape.end(), extents)) [[unlikely]]
+    throw RuntimeError(format("Result {} of '{}' has another size than when it was captured.",
+                              index, call.graph->name));
+  return slot.data();
+}
+
+void choose(KilnCall* raw, const char* launch) {
+  Choices& choices = *of(raw).choices;
+  if (choices.launches.size() < Choices::kMost) choices.launches.push_back(launch);
+}
+
 void* allocate_prepared(KilnCall* raw, std::int64_t slot, std::int64_t bytes) {
   Call& call = of(raw);
   KILN_CHECK(call.prepared_by != nullptr && slot >= 0 &&
@@ -228,25 +243,37 @@ void call_repeat_positions(KilnCall* call, const std::int64_t* counts, std::int3
 
 }  // namespace
 
-const KilnRuntime& runtime_table() {
-  static constexpr KilnRuntime kTable{
-      .abi_version = KILN_ABI_VERSION,
-      .size = sizeof(KilnRuntime),
-      .allocate = allocate,
-      .allocate_output = allocate_output,
-      .allocate_prepared = allocate_prepared,
-      .parallel_for = parallel_for,
-      .fail = fail,
-      .print_tensor = print,
-      .mark = mark,
-      .next_iteration = next_iteration,
-      .top_k = select_top_k,
-      .cumsum = call_cumsum,
-      .count_true = call_count_true,
-      .true_positions = call_true_positions,
-      .repeat_positions = call_repeat_positions,
-  };
-  return kTable;
+namespace {
+
+constexpr KilnRuntime kTable{
+    .abi_version = KILN_ABI_VERSION,
+    .size = sizeof(KilnRuntime),
+    .allocate = allocate,
+    .allocate_output = allocate_output,
+    .allocate_prepared = allocate_prepared,
+    .parallel_for = parallel_for,
+    .fail = fail,
+    .print_tensor = print,
+    .mark = mark,
+    .next_iteration = next_iteration,
+    .top_k = select_top_k,
+    .cumsum = call_cumsum,
+    .count_true = call_count_true,
+    .true_positions = call_true_positions,
+    .repeat_positions = call_repeat_positions,
+    .choose = choose,
+};
+
+constexpr KilnRuntime replaying() {
+  KilnRuntime table = kTable;
+  table.allocate_output = reuse_output;
+  return table;
 }
+constexpr KilnRuntime kReplayTable = replaying();
+
+}  // namespace
+
+const KilnRuntime& runtime_table() { return kTable; }
+const KilnRuntime& replay_table() { return kReplayTable; }
 
 }  // namespace kiln::runtime

@@ -90,6 +90,13 @@ struct Prepared {
   Arena arena;
 };
 
+/// The ways that a call takes where data decides: for each decision what runs next.
+struct Choices {
+  /// Beyond it no more are kept.
+  static constexpr std::size_t kMost = std::size_t{1} << 20;
+  std::vector<const char*> launches;  // texts of the program
+};
+
 /// One call of an entry point. The program sees the base.
 struct Call : KilnCall {
   const Artifact* artifact = nullptr;
@@ -98,10 +105,13 @@ struct Call : KilnCall {
   Arena* arena = nullptr;
   Outputs* outputs = nullptr;       // of run
   Prepared* prepared_by = nullptr;  // of init
+  Choices* choices = nullptr;       // of a call that is traced
 };
 
 /// The function table that calls point to.
 const KilnRuntime& runtime_table();
+/// That of calls whose results have their memory already.
+const KilnRuntime& replay_table();
 
 /// The error that a program reports, framed with the entry and the user's source line.
 std::string failure_text(const Artifact& artifact, const KilnFailure& failure,

@@ -18,6 +18,7 @@ constinit std::atomic<bool> source_tracebacks{false};
 constinit std::atomic<bool> device_sync_mode{false};
 constinit std::atomic<bool> queue_order{false};
 constinit std::atomic<bool> stack_trace_on_error{false};
+constinit std::atomic<std::uint32_t> settings_changed{0};
 }  // namespace detail
 
 namespace {
@@ -104,6 +105,7 @@ void follow(const DebugSettings& settings) {
   detail::device_sync_mode = settings.flag("device-sync-mode");
   detail::queue_order = settings.flag("queue-order");
   detail::stack_trace_on_error = settings.flag("stack-trace-on-error");
+  detail::settings_changed.fetch_add(1, std::memory_order_relaxed);
   trace_crashes(settings.flag("stack-trace-on-crash"));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -16,6 +17,8 @@ extern std::atomic<bool> source_tracebacks;
 extern std::atomic<bool> device_sync_mode;
 extern std::atomic<bool> queue_order;
 extern std::atomic<bool> stack_trace_on_error;
+// How often a setting was changed; what was compiled before may lack what it asks for.
+extern std::atomic<std::uint32_t> settings_changed;
 }  // namespace detail
 
 /// Debug settings as text, by their names in kebab case; `engine::DebugConfig` says what each

@@ -26,6 +26,7 @@ struct ModelObject {
   bool writes_inputs = false;
   // How long the last call took and how many elements it was given; guarded by the GIL.
   std::chrono::nanoseconds last_time = std::chrono::hours(1);
+  std::chrono::nanoseconds last_replay = std::chrono::hours(1);
   std::int64_t last_elements = 0;
 };
 
@@ -111,6 +112,14 @@ bool is_short(const ModelObject& self, std::int64_t elements) {
   return !self.writes_inputs && self.last_time <= kShortCall && elements <= 2 * self.last_elements;
 }
 
+nb::list to_list(std::span<Buffer> buffers) {
+  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(buffers.size())));
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i),
+                   make_buffer(std::move(buffers[i])).release().ptr());
+  return nb::steal<nb::list>(list.release());
+}
+
 nb::list execute(ModelObject& self, PyObject* const* arguments, std::size_t count) {
   const Inputs inputs(self, arguments, count);
   std::int64_t elements = 1;
@@ -128,11 +137,79 @@ nb::list execute(ModelObject& self, PyObject* const* arguments, std::size_t coun
   }
   self.last_time = end - start;
   self.last_elements = elements;
-  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(outputs.size())));
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i),
-                   make_buffer(std::move(outputs[i])).release().ptr());
-  return nb::steal<nb::list>(list.release());
+  return to_list({outputs.begin(), outputs.end()});
+}
+
+std::uint64_t to_key(PyObject* object) {
+  if (!PyLong_Check(object) || PyBool_Check(object)) throw TypeError("graph_key must be an int.");
+  const std::uint64_t key = PyLong_AsUnsignedLongLong(object);
+  if (key == UINT64_MAX && PyErr_Occurred()) {
+    PyErr_Clear();
+    throw ValueError("graph_key must be in range [0, 2^64 - 1].");
+  }
+  return key;
+}
+
+engine::GraphKeys to_keys(PyObject* object) {
+  if (PyLong_Check(object)) return to_key(object);
+  if (PyUnicode_Check(object) || PyBytes_Check(object) || !PySequence_Check(object))
+    throw TypeError("graph_keys must be an int or sequence of ints.");
+  std::vector<std::uint64_t> keys;
+  for (nb::handle key : nb::iter(nb::handle(object))) keys.push_back(to_key(key.ptr()));
+  return keys;
+}
+
+/// A method whose arguments are keys and inputs.
+template <typename Call>
+PyObject* with_keys(const char* name, PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                    const Call& call) {
+  try {
+    if (count == 0)
+      throw TypeError("Model." + std::string(name) + "() needs the graph keys, then the inputs.");
+    const engine::GraphKeys keys = to_keys(arguments[0]);
+    auto& model = *nb::inst_ptr<ModelObject>(self);
+    const Inputs inputs(model, arguments + 1, static_cast<std::size_t>(count - 1));
+    return call(model, keys, inputs.span());
+  } catch (...) {
+    return raise_current_exception();
+  }
+}
+
+PyObject* capture(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  return with_keys("capture", self, arguments, count,
+                   [](ModelObject& model, const engine::GraphKeys& keys, auto inputs) {
+                     std::vector<Buffer> outputs;
+                     {
+                       ReleaseGil release;
+                       outputs = model.model.capture(keys, inputs);
+                     }
+                     return to_list(outputs).release().ptr();
+                   });
+}
+
+PyObject* replay(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  return with_keys("replay", self, arguments, count,
+                   [](ModelObject& model, const engine::GraphKeys& keys, auto inputs) {
+                     const auto start = std::chrono::steady_clock::now();
+                     const bool is_short = model.last_replay <= kShortCall;
+                     if (!is_short || !model.model.try_replay(keys, inputs)) {
+                       ReleaseGil release;
+                       model.model.replay(keys, inputs);
+                     }
+                     model.last_replay = std::chrono::steady_clock::now() - start;
+                     return Py_NewRef(Py_None);
+                   });
+}
+
+PyObject* verify_replay(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  return with_keys("debug_verify_replay", self, arguments, count,
+                   [](ModelObject& model, const engine::GraphKeys& keys, auto inputs) {
+                     {
+                       ReleaseGil release;
+                       model.model.debug_verify_replay(keys, inputs);
+                     }
+                     return Py_NewRef(Py_None);
+                   });
 }
 
 /// Binds names as Python binds arguments to parameters.
@@ -169,11 +246,33 @@ PyObject* execute_directly(PyObject* self, PyObject* const* arguments, Py_ssize_
   }
 }
 
-PyMethodDef execute_definition = {
-    "execute", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&execute_directly)),
-    METH_FASTCALL,
-    "execute($self, /, *args)\n--\n\n"
-    "Runs the graph on one buffer, array or number per input and returns the list of results."};
+using FastMethod = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
+
+PyMethodDef fast_method(const char* name, FastMethod method, const char* doc) {
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method)), METH_FASTCALL,
+          doc};
+}
+
+PyMethodDef fast_methods[] = {
+    fast_method(
+        "execute", &execute_directly,
+        "execute($self, /, *args)\n--\n\n"
+        "Runs the graph on one buffer, array or number per input and returns the list of results."),
+    fast_method(
+        "capture", &capture,
+        "capture($self, graph_keys, /, *inputs)\n--\n\n"
+        "Executes, and records the execution under a key, or a key for each device. Returns "
+        "the list of results, which later replays write."),
+    fast_method(
+        "replay", &replay,
+        "replay($self, graph_keys, /, *inputs)\n--\n\n"
+        "Runs a recorded execution again on what the captured buffers hold now; other inputs "
+        "than these are a RuntimeError."),
+    fast_method("debug_verify_replay", &verify_replay,
+                "debug_verify_replay($self, graph_keys, /, *inputs)\n--\n\n"
+                "Executes on these inputs and compares the launches with the recorded ones; a "
+                "difference is a RuntimeError that names the first."),
+};
 
 nb::object signature_of(const ModelObject& self) {
   nb::module_ inspect = nb::module_::import_("inspect");
@@ -248,7 +347,8 @@ A compiled graph with its weights, ready to run. Calls may run in parallel.
 
   cls.def("__init__", refuse_call<ModelObject>("InferenceSession.load gives Model objects."));
   model_class = reinterpret_cast<PyTypeObject*>(cls.ptr());
-  cls.attr("execute") = nb::steal(PyDescr_NewMethod(model_class, &execute_definition));
+  for (PyMethodDef& method : fast_methods)
+    cls.attr(method.ml_name) = nb::steal(PyDescr_NewMethod(model_class, &method));
   cls.def(
          "__call__",
          [](ModelObject& self, nb::args args, nb::kwargs kwargs) {
@@ -265,6 +365,17 @@ A compiled graph with its weights, ready to run. Calls may run in parallel.
            return execute(self, arguments.data(), arguments.size());
          },
          nb::arg("args"), nb::arg("kwargs"), "Binds inputs by position and name, then executes.")
+      .def(
+          "release_captured_graph",
+          [](const ModelObject& self, Any graph_keys) {
+            const engine::GraphKeys keys = to_keys(graph_keys.ptr());
+            ReleaseGil release;
+            self.model.release_captured_graph(keys);
+          },
+          nb::arg("graph_keys"),
+          nb::sig("def release_captured_graph(self, graph_keys: int | "
+                  "collections.abc.Sequence[int]) -> None"),
+          "Forgets recorded executions; keys that are not known are none.")
       .def(
           "reload",
           [](const ModelObject& self, Any registry) {

@@ -11,6 +11,7 @@
 #include "graph_casters.h"
 #include "graph_values.h"
 #include "kiln/experimental/default_session.h"
+#include "kiln/experimental/executor.h"
 #include "kiln/experimental/functional.h"
 #include "kiln/graph/ops.h"
 #include "kiln/support/error.h"
@@ -594,6 +595,16 @@ void bind_blocks(nb::module_& m) {
               "kiln._core.driver.Device]"),
       "The dtype and device that new tensors get, with what is given in the place of its part.");
   m.def(
+      "_default_executor",
+      [] { return std::string(experimental::to_string(experimental::default_executor())); },
+      "The name of the executor in force.");
+  m.def(
+      "_set_default_executor",
+      [](const std::string& name) {
+        experimental::set_default_executor(experimental::executor_from_string(name));
+      },
+      nb::arg("name"), "Changes it for the process.");
+  m.def(
       "_has_graph", [] { return graph::Graph::has_current(); },
       "Whether what functions over tensors do is added to a graph at present.");
   m.def(
@@ -643,6 +654,15 @@ bool is_tensor(nb::handle object) {
 }
 
 void bind_experimental_tensor(nb::module_& m) {
+  static PyObject* unsupported = add_exception(m, "UnsupportedGraphError", PyExc_RuntimeError,
+                                               "A graph that an executor cannot run.");
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const experimental::UnsupportedGraphError& error) {
+      PyErr_SetString(unsupported, error.what());
+    }
+  });
   nb::class_<Tensor> cls(m, "Tensor", nb::is_weak_referenceable(), R"(
 An array that computes at once.
 

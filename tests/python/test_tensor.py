@@ -407,6 +407,41 @@ def test_errors_name_the_op_and_leave_everything_usable():
     assert not F.in_graph_context()
 
 
+def test_errors_name_the_line_of_their_call():
+    x, far = Tensor([1, 2]), Tensor([7], dtype=DType.int64)
+
+    @F.functional
+    def picked(x, i):
+        return F.gather(x * 2, i, 0) + 1
+
+    def line_of(call):
+        with pytest.raises(ValueError, match="index 7 is out of bounds") as error:
+            call()
+        return int(re.search(r"test_tensor\.py:(\d+)\)", str(error.value))[1])
+
+    for call in (
+        lambda: F.gather(x, far, 0),
+        lambda: F.gather(x, far, 0),
+        lambda: x + F.gather(x, far, 0),
+    ):
+        for _ in range(3):  # the program is known from the second time on
+            assert line_of(call) == call.__code__.co_firstlineno
+    for _ in range(3):
+        assert line_of(lambda: picked(x, far)) == picked.__wrapped__.__code__.co_firstlineno + 2
+
+
+def test_settings_reach_what_was_computed_before():
+    x = Tensor([-1, 4])
+    assert np.isnan(F.sqrt(x).to_numpy()[0])
+    InferenceSession.debug.nan_check = True
+    try:
+        with pytest.raises(RuntimeError, match="NaN"):
+            F.sqrt(x)
+    finally:
+        InferenceSession.debug.reset()
+    assert np.isnan(F.sqrt(x).to_numpy()[0])
+
+
 def test_work_of_a_queue_is_waited_for():
     queue, gate = DeviceQueue(CPU()), threading.Event()
     buffer = Buffer(F32, (4,), queue)

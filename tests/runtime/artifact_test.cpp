@@ -406,7 +406,7 @@ TEST(HeaderReport, NamesEveryFailingCondition) {
   ASSERT_TRUE(report.header);
   EXPECT_TRUE(machine_reasons(*report.header, "m.mef").empty());
 
-  bytes = edited(bytes, "\"runtime_interface\":1", "\"runtime_interface\":9");
+  bytes = edited(bytes, "\"runtime_interface\":2", "\"runtime_interface\":9");
   bytes = edited(bytes, "\"sse2\"", "\"foo2\"");
   report = read_header(bytes, "m.mef");
   EXPECT_TRUE(report.readable);

@@ -75,8 +75,29 @@ class Model:
         Runs the graph on one buffer, array or number per input and returns the list of results.
         """
 
+    def capture(self, graph_keys: int | Sequence[int], /, *inputs: Any) -> list[kiln._core.driver.Buffer]:
+        """
+        Executes, and records the execution under a key, or a key for each device. Returns the list of results, which
+        later replays write.
+        """
+
+    def replay(self, graph_keys: int | Sequence[int], /, *inputs: Any) -> None:
+        """
+        Runs a recorded execution again on what the captured buffers hold now; other inputs than these are a
+        RuntimeError.
+        """
+
+    def debug_verify_replay(self, graph_keys: int | Sequence[int], /, *inputs: Any) -> None:
+        """
+        Executes on these inputs and compares the launches with the recorded ones; a difference is a RuntimeError that
+        names the first.
+        """
+
     def __call__(self, *args: Any, **kwargs: Any) -> list[kiln._core.driver.Buffer]:
         """Binds inputs by position and name, then executes."""
+
+    def release_captured_graph(self, graph_keys: int | Sequence[int]) -> None:
+        """Forgets recorded executions; keys that are not known are none."""
 
     def reload(self, weights_registry: object | None) -> None:
         """Binds all weights anew; calls under way keep the old ones."""

@@ -16,7 +16,16 @@ from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
 from kiln import tree
-from kiln._core.experimental import _FunctionCall, _has_graph, _Lazy, defaults, in_graph_context
+from kiln._core.experimental import (
+    UnsupportedGraphError,
+    _default_executor,
+    _FunctionCall,
+    _has_graph,
+    _Lazy,
+    _set_default_executor,
+    defaults,
+    in_graph_context,
+)
 from kiln._core.experimental import functional as _lifted
 from kiln._core.experimental.functional import *  # noqa: F403
 from kiln.driver import Device
@@ -57,6 +66,31 @@ def lazy() -> AbstractContextManager[None]:
     A store takes effect at once.
     """
     return _Lazy()
+
+
+class set_default_executor:  # noqa: N801: a function that may be a block
+    """Says how the graphs of `functional` functions and `lazy` blocks run, in the whole process. As a `with` block it
+    ends with the block.
+
+    "composite": the first time a graph of at most `KILN_INTERPRETER_MAX_OPS` ops (1024) is met, its ops run one by one;
+    others, and graphs that come again, are compiled. "interpreter": ops always run one by one; a graph that cannot is
+    an `UnsupportedGraphError`. "compile": graphs are compiled. "jit": as the interpreter until a compilation in the
+    background is there. `KILN_EAGER_EXECUTOR` sets what a process starts with.
+
+    >>> with set_default_executor("compile"):
+    ...     softmax(Tensor([0, 0]))
+    Tensor([0.5 0.5], dtype=DType.float32, device=Device(type=cpu,id=0))
+    """
+
+    def __init__(self, executor: str) -> None:
+        self._outer = _default_executor()
+        _set_default_executor(executor)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        _set_default_executor(self._outer)
 
 
 def _to_tensors(values: Any) -> Any:
@@ -276,9 +310,9 @@ def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callabl
 
 
 _OWN = (
-    "any_distributed arange clamp clip cond constant constant_external elementwise_max elementwise_min ensure_context "
-    "full full_like functional in_graph_context lazy map_tensors ones ones_like per_shard_dispatch split "
-    "tensor_to_layout to_tensors transfer_to while_loop zeros zeros_like"
+    "UnsupportedGraphError any_distributed arange clamp clip cond constant constant_external elementwise_max "
+    "elementwise_min ensure_context full full_like functional in_graph_context lazy map_tensors ones ones_like per_shard_dispatch "
+    "set_default_executor split tensor_to_layout to_tensors transfer_to while_loop zeros zeros_like"
 ).split()
 # What tensors have operators for, and what belongs to graphs alone.
 _HIDDEN = {"Function", "buffer_create", "buffer_load", "call", "getitem", "setitem"}

@@ -324,6 +324,9 @@ _all_transitions: list = [(0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
 
 _default_transitions: list = [(0, 1), (1, 0), (1, 1), (2, 0)]
 
+class UnsupportedGraphError(RuntimeError):
+    """A graph that an executor cannot run."""
+
 class Tensor:
     """
     An array that computes at once.
@@ -656,6 +659,12 @@ def defaults(dtype: kiln._core.dtype.DType | None = None, device: kiln._core.dri
     """
     The dtype and device that new tensors get, with what is given in the place of its part.
     """
+
+def _default_executor() -> str:
+    """The name of the executor in force."""
+
+def _set_default_executor(name: str) -> None:
+    """Changes it for the process."""
 
 def _has_graph() -> bool:
     """Whether what functions over tensors do is added to a graph at present."""
