@@ -278,6 +278,8 @@ llvm::Value* ExpressionEmitter::emit(const Expr* expr, int lanes) {
       return f.lower.select(arg(0), arg(1), arg(2));
     case Expr::Kind::cast:
       return f.lower.cast(arg(0), expr->args[0]->dtype, expr->dtype);
+    case Expr::Kind::bits:
+      return f.lower.same_bits(arg(0), expr->args[0]->dtype, expr->dtype);
     case Expr::Kind::truncating_div: {
       // The divisor is an extent: never negative, and 0 only when nothing is divided.
       llvm::Value* one = f.lower.integer_constant(expr->dtype, 1, lanes);

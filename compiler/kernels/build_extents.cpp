@@ -208,6 +208,10 @@ void Builder::check_extents(const ir::Op& op) {
       else
         define_length(op);
       break;
+    case OpKind::random_uniform:
+    case OpKind::random_normal:
+      check_random(op);
+      break;
     default:
       break;
   }

@@ -75,6 +75,11 @@ class Builder {
   const Expr* at_tensor(Arena& arena, const ir::Value* value, int id, const Position& position);
   const Expr* constant(Arena& arena, const ir::Value* value, const Position& position);
   int weight(const ir::Op& op);
+  /// The elements of random ops; random.cpp.
+  const Expr* seed(Arena& arena, const ir::Op& op);
+  const Expr* random(Arena& arena, const ir::Op& op, const Position& position);
+  const Expr* random_uniform(Arena& arena, const ir::Op& op, const Expr* element);
+  const Expr* random_normal(Arena& arena, const ir::Op& op, const Expr* element);
   const Expr* range(Arena& arena, const ir::Op& op, DType dtype, const Position& position);
   /// Where a slice reads, or a sliced store writes.
   Position sliced(Arena& arena, const ir::Op& op, const Position& position);
@@ -158,6 +163,7 @@ class Builder {
   /// Element `i` of a vector, as a symbol.
   Dim read_element(const ir::Op& op, const ir::Value* vector, std::size_t i);
   void check_range(const ir::Op& op);
+  void check_random(const ir::Op& op);
   // --- Side effects and control flow. ---
 
   void build_scatter(const ir::Op& op, int id);

@@ -298,6 +298,14 @@ const Expr* Arena::cast(const Expr* x, DType dtype) {
   return intern(std::move(e));
 }
 
+const Expr* Arena::bits(const Expr* x, DType dtype) {
+  Expr e;
+  e.kind = Expr::Kind::bits;
+  e.dtype = dtype;
+  e.args = {x};
+  return intern(std::move(e));
+}
+
 const Expr* Arena::truncating_div(const Expr* x, const Expr* y) {
   Expr e;
   e.kind = Expr::Kind::truncating_div;
@@ -408,6 +416,8 @@ struct Rewriter {
         return arena.select(a[0], a[1], a[2]);
       case Expr::Kind::cast:
         return arena.cast(a[0], old->dtype);
+      case Expr::Kind::bits:
+        return arena.bits(a[0], old->dtype);
       case Expr::Kind::truncating_div:
         return arena.truncating_div(a[0], a[1]);
       case Expr::Kind::checked_index:

@@ -79,6 +79,7 @@ struct Expr {
     binary,          // `op` of args[0], args[1]
     select,          // args[0] ? args[1] : args[2]
     cast,            // args[0] to `dtype`
+    bits,            // the same bits as `dtype`, a float for an integer or the reverse
     truncating_div,  // integer args[0] / args[1] rounded toward zero
     checked_index,   // integer args[0] as int64, negative ones count from the end of `extent`
     reduce,          // `reduction` of args[0] along `axis`, which has `extent` elements
@@ -126,6 +127,7 @@ class Arena {
   const Expr* binary(OpKind op, const Expr* x, const Expr* y, DType result);
   const Expr* select(const Expr* condition, const Expr* x, const Expr* y);
   const Expr* cast(const Expr* x, DType dtype);
+  const Expr* bits(const Expr* x, DType dtype);
   const Expr* truncating_div(const Expr* x, const Expr* y);
   const Expr* checked_index(const Expr* x, const Dim& extent, const graph::ir::Op* origin,
                             int axis);

@@ -142,6 +142,12 @@ void Builder::require_operands(const ir::Op& op) {
       for (const ir::Value* operand : op.operands)
         if (is_tensor(operand)) require_itself(operand);
       break;
+    case OpKind::random_uniform:
+    case OpKind::random_normal:
+      // One kernel serves all seeds that lie in memory.
+      if (!is_leaf(op.operand(0)->producer ? op.operand(0)->producer->kind : OpKind::constant))
+        require(op.operand(0));
+      break;
     case OpKind::slice:
     case OpKind::buffer_store_slice:
     case OpKind::range:

@@ -98,6 +98,9 @@ const Expr* Builder::computed(Arena& arena, const ir::Value* value, const Positi
     }
     case OpKind::range:
       return range(arena, op, dtype, position);
+    case OpKind::random_uniform:
+    case OpKind::random_normal:
+      return random(arena, op, position);
     case OpKind::where:
       return arena.select(operand_at(arena, op, 0, position), operand_at(arena, op, 1, position),
                           operand_at(arena, op, 2, position));

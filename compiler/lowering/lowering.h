@@ -50,6 +50,9 @@ class Lowering {
   llvm::Value* select(llvm::Value* condition, llvm::Value* x, llvm::Value* y);
   llvm::Value* cast(llvm::Value* x, DType from, DType to);
 
+  /// The bits of `x`, a float or an integer, as a number of a dtype of the same size.
+  llvm::Value* same_bits(llvm::Value* x, DType from, DType to);
+
   /// `value`, a float, rounded to the nearest value of a half, float8 or float4 dtype, still as a
   /// float; float32 and the dtypes that are not held as float: unchanged.
   llvm::Value* round_to(llvm::Value* value, DType dtype);

@@ -65,6 +65,15 @@ llvm::Value* Lowering::to_memory(llvm::Value* value, DType dtype) {
   return encode_small(value, dtype);
 }
 
+llvm::Value* Lowering::same_bits(llvm::Value* x, DType from, DType to) {
+  const auto is_wide = [](DType dtype) {
+    return dtype == DType::float32 || dtype == DType::float64;
+  };
+  if (is_wide(to)) return from_bits(x);
+  if (is_wide(from)) return bits(x);
+  return from.is_float() ? to_memory(x, from) : from_memory(x, to);
+}
+
 llvm::Value* Lowering::constant(DType dtype, double value, int lanes) {
   if (dtype == DType::bool_) return llvm::ConstantInt::get(register_type(dtype, lanes), value != 0);
   if (dtype.is_unsigned_integral())

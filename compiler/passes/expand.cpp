@@ -266,6 +266,8 @@ bool settles_sizes(const ir::Op& op) {
     case OpKind::reduce_min:
     case OpKind::argmax:
     case OpKind::argmin:
+    case OpKind::random_uniform:
+    case OpKind::random_normal:
       break;
     default:
       return false;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -38,6 +39,15 @@ struct WeightState {
   TensorType type() const { return TensorType(dtype, shape, device); }
 };
 
+/// What random ops of a graph draw from: a seed, and how often they have.
+struct RandomSeed {
+  std::optional<std::uint64_t> number;
+  ir::Value* value = nullptr;  // uint64 [1], when it is no number
+  std::uint64_t draws = 0;
+
+  bool is_set() const { return number || value; }
+};
+
 struct GraphState : std::enable_shared_from_this<GraphState> {
   std::shared_ptr<ModuleState> module;
   ir::Graph* graph = nullptr;      // in `module`
@@ -68,6 +78,8 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
   /// Regions that no op got because of an error; users may hold handles of their values.
   std::vector<std::unique_ptr<ir::Block>> abandoned;
 
+  /// One a block of `blocks`, at most; the innermost that is set counts.
+  std::vector<RandomSeed> seeds;
   int loops = 0;  // while loops around the current block
   std::atomic<std::thread::id> owner{};
   int depth = 0;  // how often `owner` has entered it

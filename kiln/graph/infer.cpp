@@ -202,6 +202,8 @@ std::vector<Type> dispatch(const Inference& op) {
     case OpKind::constant_external:
     case OpKind::shape_to_tensor:
     case OpKind::range:
+    case OpKind::random_uniform:
+    case OpKind::random_normal:
       return infer_source(op);
     case OpKind::reshape:
     case OpKind::rebind:

@@ -53,6 +53,22 @@ Type constant_external(const Inference& op) {
   return type;
 }
 
+Type random(const Inference& op) {
+  const DType dtype = op.get<DType>("dtype");
+  check_dtype(op.name(), DTypeFamily::arithmetic, dtype);
+  const TensorType& seed = op.tensor(0);
+  if (seed.dtype != DType::uint64 || seed.shape != Shape{1})
+    throw ValueError(format("The seed of '{}' must be a uint64 tensor of shape [1], got {}.",
+                            op.name(), seed.repr()));
+  const DType parameters = op.kind == OpKind::random_uniform ? dtype : DType(DType::float32);
+  for (std::size_t i : {1, 2})
+    if (op.tensor(i).dtype != parameters || op.tensor(i).rank() != 0)
+      throw ValueError(format("{} of '{}' must be a {} scalar, got {}.", op.operand_name(i),
+                              op.name(), parameters.to_string(), op.tensor(i).repr()));
+  check_same_device(op, 0, 3);
+  return TensorType(dtype, op.get<Shape>("shape"), seed.device);
+}
+
 Type range(const Inference& op) {
   const TensorType& type = declared_tensor(op);
   check_dtype(op.name(), DTypeFamily::arithmetic, type.dtype);
@@ -175,6 +191,9 @@ std::vector<Type> infer_source(const Inference& op) {
       return {constant_external(op)};
     case OpKind::range:
       return {range(op)};
+    case OpKind::random_uniform:
+    case OpKind::random_normal:
+      return {random(op)};
     default:
       return {TensorType(DType::int64, {op.get<Shape>("shape").rank()}, DeviceRef::CPU())};
   }

@@ -45,6 +45,12 @@ std::vector<OpInfo> make_table() {
                       {"out_dim", A::dim}},
        .free_types = true});
 
+  const auto random = [&](K k, std::string_view name, std::string_view operands) {
+    add({k, name, 3, 3, operands, {{"shape", A::shape}, {"dtype", A::dtype}}});
+  };
+  random(K::random_uniform, "random.uniform", "seed lower upper");
+  random(K::random_normal, "random.normal", "seed mean std");
+
   binary(K::add, "add");
   binary(K::sub, "sub");
   binary(K::mul, "mul");

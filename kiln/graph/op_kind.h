@@ -43,6 +43,8 @@ enum class OpKind : std::uint16_t {
   shape_to_tensor,    // () {shape: Shape} -> int64 [rank]
   range,              // (start, stop, step) scalars or () {start, stop, step: Dim or double}; both
                       // {out_dim: Dim}; with operands out_dim is compared at run
+  random_uniform,     // (seed, lower, upper) {shape, dtype}, bounds of the dtype
+  random_normal,      // (seed, mean, std) {shape, dtype}, mean and std float32
   // Elementwise, two operands.
   add, sub, mul, div, mod, pow, max, min,
   equal, not_equal, greater, greater_equal,

@@ -7,7 +7,9 @@ namespace kiln::compiler {
 namespace {
 
 bool is_transcendental(const Expr* e) {
-  if (e->kind == Expr::Kind::binary) return e->op == OpKind::pow || e->op == OpKind::mod;
+  if (e->kind == Expr::Kind::binary)
+    return e->op == OpKind::pow || e->op == OpKind::mod ||
+           (e->op == OpKind::logical_xor && e->dtype != DType::bool_);  // random numbers
   if (e->kind != Expr::Kind::unary) return false;
   switch (e->op) {
     case OpKind::exp:

@@ -35,7 +35,8 @@ struct Region {
   Chains chains;  // at its end
 };
 
-/// Makes `block` the one that ops are added to. Symbols that its ops define end with it.
+/// Makes `block` the one that ops are added to. Symbols that its ops define end with it, and so
+/// does a seed that is set in it; what it draws from the one before stays drawn.
 class BlockScope {
  public:
   BlockScope(d::GraphState& graph, ir::Block* block) : graph_(graph), symbols_(graph.symbols) {
@@ -45,6 +46,7 @@ class BlockScope {
   ~BlockScope() {
     graph_.blocks.pop_back();
     graph_.symbols = std::move(symbols_);
+    if (graph_.seeds.size() > graph_.blocks.size()) graph_.seeds.resize(graph_.blocks.size());
   }
 
  private:

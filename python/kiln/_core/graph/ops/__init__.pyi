@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import kiln._core.driver
 import kiln._core.dtype
 import kiln._core.graph
-from kiln._core.graph.ops import complex as complex
+from kiln._core.graph.ops import complex as complex, random as random
 import kiln.graph
 
 
