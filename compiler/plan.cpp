@@ -23,7 +23,9 @@ std::string summary(const Kernel& kernel, const json& ops) {
   if (kernel.kind == Kernel::Kind::attention) return "Attention(" + parts + ")";
   if (ops.size() == 1) return parts;
   if (parts.empty()) return "copy";
-  return (kernel.kind == Kernel::Kind::matmul ? "Epilogue(" : "Fused(") + parts + ")";
+  return (kernel.kind == Kernel::Kind::matmul || kernel.kind == Kernel::Kind::windows ? "Epilogue("
+                                                                                      : "Fused(") +
+         parts + ")";
 }
 
 json ops_of(const Kernel& kernel) {

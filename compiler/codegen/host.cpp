@@ -54,10 +54,10 @@ class HostEmitter {
   void emit() {
     load_symbols();
     allocate();
-    std::size_t slots = 1;
+    std::size_t slots = 1;  // of a kernel, with one for its scratch
     for_each_step(steps_, [&](const Step& step) {
       if (step.kernel)
-        slots = std::max(slots, signature_of(*step.kernel, program_).slots() + kSlotsOfNext);
+        slots = std::max(slots, signature_of(*step.kernel, program_).slots() + 1 + kSlotsOfNext);
     });
     slots_ = f_.stack_slot(f_.b.getInt64Ty(), static_cast<std::int64_t>(slots), 16);
     if (&steps_ == &program_.run)
@@ -683,7 +683,7 @@ class HostEmitter {
     if (it == products_.end()) return {pointer_of(kernel.operands[1].tensor), f_.i64(0), f_.i64(0)};
     const Kernel& next = it + 1 == products_.end() ? *products_.front() : **(it + 1);
     const Dim columns = next.arena->extent(next.axes.back());
-    const Dim depth = next.arena->extent(next.reduced_axis);
+    const Dim depth = product_depth(next);
     const bool known = columns.is_static() && depth.is_static();
     const int width = panel_columns(f_.isa, next.product_dtype);
     return {pointer_of(next.operands[1].tensor),

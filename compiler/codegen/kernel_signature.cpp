@@ -25,6 +25,11 @@ class SignatureBuilder {
       out_.key += format("y{}:{} ", axis_number(kernel_.key_axis), axis_extent(kernel_.key_axis));
     for (const MatrixOperand& operand : kernel_.operands)
       out_.key += format("operand{}[{}] ", tensor(operand.tensor), index(operand.index));
+    for (const Window& window : kernel_.windows)
+      out_.key += format("window{},{},{},{},{},{},{},{} ", dim(window.taps), window.stride,
+                         window.dilation, dim(window.before), dim(window.extent), window.inside,
+                         dim(window.step), dim(window.filter_step));
+    if (!kernel_.windows.empty()) out_.key += format("r{} ", static_cast<int>(kernel_.reduction));
     if (kernel_.score) {
       int score = expr(kernel_.score);
       out_.key += format("score{} ", score);

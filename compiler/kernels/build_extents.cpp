@@ -192,6 +192,17 @@ void Builder::check_extents(const ir::Op& op) {
               format("{}: the reduced axis {} is empty", graph::to_string(op.kind), axis), {});
       break;
     }
+    case OpKind::conv2d:
+    case OpKind::conv3d:
+    case OpKind::conv2d_transpose: {
+      const graph::Shape& shape = op.result()->type.tensor().shape;
+      for (std::size_t i = 1; i + 1 < shape.size(); ++i)
+        check(op, shape[i], Check::Relation::at_least, 1,
+              format("[{}] output spatial dim must be positive",
+                     op.kind == OpKind::conv2d_transpose ? "conv_transpose" : "convolution"),
+              {});
+      break;
+    }
     case OpKind::rebind:
       check_rebind(op);
       break;

@@ -155,9 +155,15 @@ Dim Builder::panel_elements(const graph::Shape& rhs, DType dtype) const {
 
 int Builder::pack(const ir::Value* rhs) {
   if (auto it = packed_.find(rhs); it != packed_.end()) return it->second;
-  const graph::Shape& shape = rhs->type.tensor().shape;
-  DType dtype = rhs->type.tensor().dtype;
-  int id = new_tensor(Tensor::Storage::temporary, rhs->type.tensor());
+  const graph::TensorType& type = rhs->type.tensor();
+  return packed_[rhs] = pack(type.shape, type.dtype, [&](Arena& arena, const Position& position) {
+           return at(arena, rhs, position);
+         });
+}
+
+int Builder::pack(const graph::Shape& shape, DType dtype,
+                  const std::function<const Expr*(Arena&, const Position&)>& element) {
+  int id = new_tensor(Tensor::Storage::temporary, graph::TensorType(dtype, shape, {}));
   Dim batch = 1;
   for (std::size_t i = 0; i + 2 < shape.size(); ++i) batch = batch * shape[i];
   tensor(id).elements = batch * panel_elements(shape, dtype);
@@ -169,9 +175,8 @@ int Builder::pack(const ir::Value* rhs) {
   for (std::size_t i = 0; i + 2 < shape.size(); ++i)
     offset = arena.add(arena.scale(offset, shape[i]), position[i]);
   kernel->stores.push_back(
-      {id, arena.scale(offset, panel_elements(shape, dtype)), at(arena, rhs, position)});
+      {id, arena.scale(offset, panel_elements(shape, dtype)), element(arena, position)});
   emit(std::move(kernel));
-  packed_[rhs] = id;
   return id;
 }
 

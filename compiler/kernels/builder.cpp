@@ -109,6 +109,9 @@ bool Builder::may_run_once(const std::vector<std::unique_ptr<Kernel>>& kernels) 
     for (int axis : {kernel->reduced_axis, kernel->key_axis})
       alone = alone && (axis < 0 || kernel->arena->extent(axis).is_static());
     for (int axis : kernel->axes) alone = alone && kernel->arena->extent(axis).is_static();
+    for (const Window& window : kernel->windows)
+      for (const Dim& dim : {window.taps, window.before, window.extent, window.step})
+        alone = alone && dim.is_static();
     for (const Store& store : kernel->stores) {
       walk(store.value, seen, visit);
       walk_index(store.index, seen, visit);
@@ -243,6 +246,12 @@ void Builder::build_root(const ir::Op& op, const ir::Value* value) {
     build_attention(op, value, id);
   } else if (op.kind == OpKind::matmul) {
     build_matmul(op, value, id);
+  } else if (op.kind == OpKind::conv2d || op.kind == OpKind::conv3d) {
+    build_convolution(op, value, id);
+  } else if (op.kind == OpKind::conv2d_transpose) {
+    build_transposed_convolution(op, value, id);
+  } else if (op.kind == OpKind::max_pool2d || op.kind == OpKind::avg_pool2d) {
+    build_pool(op, value, id);
   } else if (op.kind == OpKind::concat) {
     build_concat(op, value, id);
   } else if (op.kind == OpKind::pad) {

@@ -125,6 +125,36 @@ class Builder {
   int panel_width(DType dtype) const;
   Dim panel_elements(const graph::Shape& rhs, DType dtype) const;
   int pack(const ir::Value* rhs);
+  /// A tensor with the panels of matrices: `shape` is batch…, reduced, column.
+  int pack(const graph::Shape& shape, DType dtype,
+           const std::function<const Expr*(Arena&, const Position&)>& element);
+  // --- Convolutions and pooling. ---
+
+  /// A product over windows, for a convolution or a part of one.
+  struct WindowProduct {
+    int result = -1;
+    std::vector<Window> windows;
+    graph::Shape lines;  // spatial extents of what is computed
+    Dim groups = 1;
+    Dim channels;  // of a group, in the input …
+    Dim columns;   // … and in the result
+    std::function<const Expr*(Arena&, const Index& group, const std::vector<Index>& taps,
+                              const Index& channel, const Index& column)>
+        filter;
+    /// Where the result of a position (batch, spatial…, column) belongs.
+    std::function<Position(Arena&, const Position&)> place;
+  };
+  void build_product_of_windows(const ir::Op& op, const WindowProduct& product);
+  /// Makes `value` the first operand of a kernel that has windows, and fills in their steps.
+  void read_windows(Kernel& kernel, const ir::Value* value, const Index& batch,
+                    const Index& channel, int unit);
+  void build_convolution(const ir::Op& op, const ir::Value* value, int id);
+  void build_depthwise(const ir::Op& op, const ir::Value* value, int id,
+                       std::vector<Window> windows);
+  void build_transposed_convolution(const ir::Op& op, const ir::Value* value, int id);
+  void build_pool(const ir::Op& op, const ir::Value* value, int id);
+  /// How many taps of the window at a position lie inside the input.
+  static const Expr* taps_inside(Arena& arena, const Window& window, const Index& at);
   // --- Extents that are known only at run time. ---
 
   /// Checks that no division in `dim` is by 0, each divisor once a block of steps.

@@ -27,6 +27,11 @@ bool overlap(const std::set<int>& a, const std::set<int>& b) {
   return std::any_of(a.begin(), a.end(), [&](int x) { return b.count(x) != 0; });
 }
 
+/// Whether a kernel hands what it accumulates to expressions.
+bool has_epilogue(const Kernel& kernel) {
+  return kernel.kind == Kernel::Kind::matmul || kernel.kind == Kernel::Kind::windows;
+}
+
 /// Whether nobody outside the program sees a tensor.
 bool is_private(const Program& program, int tensor) {
   Tensor::Storage storage = program.tensors[static_cast<std::size_t>(tensor)].storage;
@@ -89,7 +94,7 @@ class Merger {
     for (const Step& step : steps_) accesses_.push_back(accesses_of(step));
     // Products take their epilogue first: a sum that could also open a row kernel belongs to them.
     pass([](const Kernel& a, const Kernel& b) {
-      return a.kind == Kernel::Kind::matmul && b.kind == Kernel::Kind::loops && !b.sequential;
+      return has_epilogue(a) && b.kind == Kernel::Kind::loops && !b.sequential;
     });
     pass([](const Kernel& a, const Kernel& b) {
       auto plain = [](const Kernel& k) {
@@ -169,8 +174,7 @@ class Merger {
       if (!steps_[k].kernel) return false;
     const bool rows = a.kind == Kernel::Kind::rows || c.kind == Kernel::Kind::rows;
     // The columns of a product stay an axis, also when there is only one.
-    if (a.kind == Kernel::Kind::matmul &&
-        (rows || has_reduction(c) || a.axes.size() != c.axes.size()))
+    if (has_epilogue(a) && (rows || has_reduction(c) || a.axes.size() != c.axes.size()))
       return false;
     // A loop inside a loop stays by itself in row kernels.
     if (rows && ((a.kind != Kernel::Kind::rows && has_reduction(a)) ||
@@ -178,9 +182,7 @@ class Merger {
       return false;
 
     auto merged = std::make_unique<Kernel>();
-    merged->kind = a.kind == Kernel::Kind::matmul ? a.kind
-                   : rows                         ? Kernel::Kind::rows
-                                                  : Kernel::Kind::loops;
+    merged->kind = has_epilogue(a) ? a.kind : rows ? Kernel::Kind::rows : Kernel::Kind::loops;
     Arena& arena = *merged->arena;
     // The wider set of axes: that of the row kernel, if there is one.
     const Kernel& wide = c.kind == Kernel::Kind::rows || !rows ? c : a;
@@ -188,9 +190,13 @@ class Merger {
     Arena::AxisMap a_axes, c_axes;
     if (!map_axes(a, *merged, a_axes) || !map_axes(c, *merged, c_axes)) return false;
 
-    if (a.kind == Kernel::Kind::matmul) {
-      merged->reduced_axis = arena.new_axis(a.arena->extent(a.reduced_axis));
-      a_axes[a.reduced_axis] = arena.axis_index(merged->reduced_axis);
+    if (has_epilogue(a)) {
+      if (a.reduced_axis >= 0) {
+        merged->reduced_axis = arena.new_axis(a.arena->extent(a.reduced_axis));
+        a_axes[a.reduced_axis] = arena.axis_index(merged->reduced_axis);
+      }
+      merged->windows = a.windows;
+      merged->reduction = a.reduction;
       merged->product_dtype = a.product_dtype;
       for (const MatrixOperand& operand : a.operands)
         merged->operands.push_back({operand.tensor, arena.rewrite(operand.index, a_axes, {})});
@@ -379,6 +385,7 @@ void merge_kernels(Program& program) {
 }
 
 void collapse_axes(Kernel& kernel, const Program& program) {
+  if (!kernel.windows.empty()) return;  // each axis has a meaning
   Arena& arena = *kernel.arena;
   // Axes at the end that keep their meaning: the row of row kernels, the columns of products, both
   // axes of what is packed.

@@ -95,11 +95,25 @@ inline bool is_library_call(OpKind kind) {
   }
 }
 
+/// Ops that read their input through windows.
+inline bool is_windowed(OpKind kind) {
+  switch (kind) {
+    case OpKind::conv2d:
+    case OpKind::conv3d:
+    case OpKind::conv2d_transpose:
+    case OpKind::max_pool2d:
+    case OpKind::avg_pool2d:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// Ops whose result is always stored.
 inline bool is_anchor(OpKind kind) {
-  return is_reduction(kind) || kind == OpKind::matmul || kind == OpKind::concat ||
-         kind == OpKind::pad || kind == OpKind::buffer_load || is_scatter(kind) ||
-         is_library_call(kind);
+  return is_reduction(kind) || is_windowed(kind) || is_scatter(kind) || is_library_call(kind) ||
+         kind == OpKind::matmul || kind == OpKind::concat || kind == OpKind::pad ||
+         kind == OpKind::buffer_load;
 }
 
 inline bool is_leaf(OpKind kind) {

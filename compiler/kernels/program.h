@@ -51,12 +51,27 @@ struct MatrixOperand {
   Index index;  // over the kernel's axes and, for the reduced one, `reduced_axis`
 };
 
+/// How a convolution or pooling walks one spatial axis of its input: position i of the result reads
+/// input i · stride − before + t · dilation for each tap t; what lies outside of the input does not
+/// count.
+struct Window {
+  Dim taps;
+  std::int64_t stride = 1;
+  std::int64_t dilation = 1;
+  Dim before = 0;
+  Dim extent;           // of the input
+  bool inside = false;  // nothing is read outside of the input
+  Dim step = 0;         // between neighbours in the input, in elements
+  Dim filter_step = 0;  // between taps of a filter that is not packed
+};
+
 /// One loop nest.
 struct Kernel {
   enum class Kind {
     loops,      // every store at every point of `axes`
     rows,       // the same, and reductions along the last axis run row by row
     matmul,     // accumulator = Σ lhs · packed rhs; axes are batch…, row, column
+    windows,    // accumulator = a window of the input, reduced; axes are batch, spatial…, column
     pack,       // lays out a right operand in panels: axes are batch…, reduced, column
     attention,  // softmax(query · keyᵀ · scale + bias) · value; axes are batch…, row, column
   };
@@ -77,11 +92,19 @@ struct Kernel {
   // attention: query over (batch…, row, reduced), key over (batch…, key, reduced), value over
   // (batch…, key, column).
   std::vector<MatrixOperand> operands;
+  // A matmul with windows is a convolution: axes are group…, batch, spatial…, column, the left
+  // operand is the input's first position, and what is reduced are taps and `reduced_axis`. Of
+  // windows, the operands are the input and, to be multiplied with it, a filter.
+  std::vector<Window> windows;
+  Reduction reduction = Reduction::sum;
   int key_axis = -1;
   const Expr* score = nullptr;  // attention: what goes into the softmax, from the accumulator
 
   const Dim& extent(std::size_t i) const { return arena->extent(axes[i]); }
 };
+
+/// The rows of a product's right operand.
+Dim product_depth(const Kernel& kernel);
 
 struct Step;
 

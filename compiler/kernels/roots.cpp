@@ -133,6 +133,11 @@ void Builder::require_operands(const ir::Op& op) {
     case OpKind::gather:
     case OpKind::gather_nd:
     case OpKind::repeat_interleave:
+    case OpKind::conv2d:
+    case OpKind::conv3d:
+    case OpKind::conv2d_transpose:
+    case OpKind::max_pool2d:
+    case OpKind::avg_pool2d:
       require(op.operand(0));
       break;
     case OpKind::cond:
@@ -158,7 +163,7 @@ void Builder::require_operands(const ir::Op& op) {
       break;
   }
   if (op.results.empty() || !is_tensor(op.result()) || is_view(op.kind) ||
-      op.kind == OpKind::matmul)
+      op.kind == OpKind::matmul || is_windowed(op.kind))
     return;
   // Work that a broadcast would repeat is done once.
   const graph::Shape& shape = op.result()->type.tensor().shape;

@@ -6,6 +6,7 @@
 #include "compiler/kernels/op_traits.h"
 #include "compiler/passes/passes.h"
 #include "kiln/support/error.h"
+#include "kiln/support/format.h"
 
 namespace kiln::compiler {
 
@@ -13,6 +14,10 @@ namespace ir = graph::ir;
 using graph::OpKind;
 
 namespace {
+
+using Ints = std::vector<std::int64_t>;
+// Kernels of their own that a transposed convolution may have.
+constexpr std::int64_t kMostPhases = 64;
 
 using Renamed = std::unordered_map<const ir::Value*, ir::Value*>;
 
@@ -64,6 +69,11 @@ class Expander {
       case OpKind::scatter_nd_add:
       case OpKind::scatter_nd_mul:
         return scatter(op);
+      case OpKind::conv2d:
+      case OpKind::conv3d:
+        return convolution(op);
+      case OpKind::conv2d_transpose:
+        return transposed_convolution(op);
       default:
         return nullptr;
     }
@@ -213,6 +223,99 @@ class Expander {
         dtype);
   }
 
+  /// A convolution or its transpose of halves, in float32.
+  ir::Value* in_wide(const ir::Op& op) {
+    const DType dtype = op.result()->type.tensor().dtype;
+    if (!dtype.is_half()) return nullptr;
+    ir::Value* y =
+        add(op.kind, {cast(op.operand(0), DType::float32), cast(op.operand(1), DType::float32)},
+            op.attributes);
+    return cast(y, dtype);
+  }
+
+  /// One tap that is always inside is a product of the channels.
+  ir::Value* convolution(const ir::Op& op) {
+    ir::Value* x = op.operand(0);
+    const graph::Shape in = x->type.tensor().shape, taps = op.operand(1)->type.tensor().shape;
+    const std::size_t dims = in.size() - 2;
+    const auto &stride = op.attribute<Ints>("stride"), &padding = op.attribute<Ints>("padding");
+    bool one_tap = op.attribute<std::int64_t>("groups") == 1;
+    bool every_position = true;
+    for (std::size_t i = 0; i < dims; ++i) {
+      one_tap = one_tap && taps[i] == graph::Dim(1) && padding[2 * i] == 0 &&
+                padding[2 * i + 1] == 0 && in[1 + i].is_static();
+      every_position = every_position && stride[i] == 1;
+    }
+    if (!one_tap) return in_wide(op);
+    const DType dtype = op.result()->type.tensor().dtype;
+    const DType product = dtype.is_half() ? DType(DType::float32) : dtype;
+    if (!every_position) {
+      Ints steps(in.size(), 1);
+      std::copy(stride.begin(), stride.end(), steps.begin() + 1);
+      x = add(OpKind::slice, {x},
+              {{"starts", graph::Shape(in.size(), graph::Dim(0))},
+               {"stops", in},
+               {"steps", std::move(steps)}});
+    }
+    ir::Value* w =
+        add(OpKind::reshape, {op.operand(1)}, {{"shape", graph::Shape{in.back(), taps.back()}}});
+    return cast(add(OpKind::matmul, {cast(x, product), cast(w, product)}), dtype);
+  }
+
+  /// Transposes with many phases (see build_windows.cpp) as the convolution of an input with zeros
+  /// between its elements.
+  ir::Value* transposed_convolution(const ir::Op& op) {
+    const graph::Shape in = op.operand(0)->type.tensor().shape;
+    const graph::Shape taps = op.operand(1)->type.tensor().shape;
+    std::int64_t phases = 1;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::int64_t every = phases_of_transposed(op, i);
+      const std::int64_t most = taps[i].is_static() ? std::min(every, taps[i].value()) : every;
+      phases = std::min(phases, kMostPhases + 1) * std::min(most, kMostPhases + 1);
+    }
+    if (phases <= kMostPhases) return in_wide(op);
+    if (!taps[0].is_static() || !taps[1].is_static())
+      throw NotImplementedError(format(
+          "A 2-D deconvolution with stride {} takes a filter of static height and width, got shape "
+          "{}. Give the filter static dims, for example with ops.rebind.",
+          join(op.attribute<Ints>("stride"), ", "), taps.repr()));
+    const DType dtype = op.result()->type.tensor().dtype;
+    const DType product = dtype.is_half() ? DType(DType::float32) : dtype;
+    const auto &stride = op.attribute<Ints>("stride"), &dilation = op.attribute<Ints>("dilation"),
+               &padding = op.attribute<Ints>("padding"),
+               &more = op.attribute<Ints>("output_paddings");
+    ir::Value* x = add(OpKind::reshape, {op.operand(0)},
+                       {{"shape", graph::Shape{in[0], in[1], 1, in[2], 1, in[3]}}});
+    x = add(OpKind::pad, {x},
+            {{"paddings", Ints{0, 0, 0, 0, 0, stride[0] - 1, 0, 0, 0, stride[1] - 1, 0, 0}},
+             {"mode", std::string("constant")}});
+    graph::Shape spread = in, starts(4, graph::Dim(0));
+    for (std::size_t i = 0; i < 2; ++i) spread[1 + i] = in[1 + i] * stride[i];
+    x = add(OpKind::reshape, {x}, {{"shape", spread}});
+    Ints around(4, 0);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::int64_t reach = dilation[i] * (taps[i].value() - 1);
+      const std::int64_t before = reach - padding[2 * i];
+      const std::int64_t after = reach + 1 + more[i] - padding[2 * i + 1] - stride[i];
+      around[2 * i] = std::max<std::int64_t>(before, 0);
+      around[2 * i + 1] = std::max<std::int64_t>(after, 0);
+      starts[1 + i] = std::max<std::int64_t>(-before, 0);
+      spread[1 + i] = spread[1 + i] - graph::Dim(std::max<std::int64_t>(-after, 0));
+    }
+    x = add(OpKind::slice, {x}, {{"starts", starts}, {"stops", spread}, {"steps", Ints(4, 1)}});
+    ir::Value* w = transposed(op.operand(1));
+    w = add(OpKind::slice, {w},
+            {{"starts", graph::Shape{taps[0] - 1, taps[1] - 1, 0, 0}},
+             {"stops", graph::Shape{-1, -1, taps[3], taps[2]}},
+             {"steps", Ints{-1, -1, 1, 1}}});
+    return cast(add(OpKind::conv2d, {cast(x, product), cast(w, product)},
+                    {{"stride", Ints{1, 1}},
+                     {"dilation", dilation},
+                     {"padding", around},
+                     {"groups", std::int64_t{1}}}),
+                dtype);
+  }
+
   ir::Value* transposed(ir::Value* x) {
     std::vector<std::int64_t> dims(static_cast<std::size_t>(x->type.tensor().rank()));
     std::iota(dims.begin(), dims.end(), 0);
@@ -268,6 +371,11 @@ bool settles_sizes(const ir::Op& op) {
     case OpKind::argmin:
     case OpKind::random_uniform:
     case OpKind::random_normal:
+    case OpKind::conv2d:
+    case OpKind::conv3d:
+    case OpKind::conv2d_transpose:
+    case OpKind::max_pool2d:
+    case OpKind::avg_pool2d:
       break;
     default:
       return false;

@@ -40,6 +40,10 @@ void find_attention(graph::ir::Graph& graph);
 /// Writes softmax, the norms and products of halves with simpler ops.
 void expand(graph::ir::Graph& graph);
 
+/// How many kinds of positions, by the taps that reach them, a transposed convolution has along an
+/// axis.
+std::int64_t phases_of_transposed(const graph::ir::Op& op, std::size_t axis);
+
 /// Removes ops whose results nobody uses and that have no side effect.
 void remove_dead_ops(graph::ir::Graph& graph);
 

@@ -234,6 +234,12 @@ std::vector<Type> dispatch(const Inference& op) {
       return infer_slice(op);
     case OpKind::matmul:
       return infer_product(op);
+    case OpKind::conv2d:
+    case OpKind::conv3d:
+    case OpKind::conv2d_transpose:
+    case OpKind::max_pool2d:
+    case OpKind::avg_pool2d:
+      return infer_convolution(op);
     case OpKind::reduce_sum:
     case OpKind::reduce_mean:
     case OpKind::reduce_max:

@@ -145,6 +145,23 @@ std::vector<OpInfo> make_table() {
        {{"axis", A::integer}, {"out_dim", A::dim}}});
   binary(K::matmul, "matmul");
 
+  const std::vector<AttributeInfo> windows = {
+      {"stride", A::ints}, {"dilation", A::ints}, {"padding", A::ints}};
+  auto with_windows = [&](K k, std::string_view name, int operands, std::string_view names,
+                          std::vector<AttributeInfo> more) {
+    more.insert(more.begin(), windows.begin(), windows.end());
+    add({k, name, operands, operands, names, std::move(more)});
+  };
+  with_windows(K::conv2d, "conv2d", 2, "x filter", {{"groups", A::integer}});
+  with_windows(K::conv3d, "conv3d", 2, "x filter", {{"groups", A::integer}});
+  with_windows(K::conv2d_transpose, "conv2d_transpose", 2, "x filter",
+               {{"output_paddings", A::ints}});
+  with_windows(K::max_pool2d, "max_pool2d", 1, "input",
+               {{"kernel_size", A::ints}, {"ceil_mode", A::boolean}});
+  with_windows(
+      K::avg_pool2d, "avg_pool2d", 1, "input",
+      {{"kernel_size", A::ints}, {"ceil_mode", A::boolean}, {"count_boundary", A::boolean}});
+
   with_axis(K::reduce_sum, "sum");
   with_axis(K::reduce_mean, "mean");
   with_axis(K::reduce_max, "max");

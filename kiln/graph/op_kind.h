@@ -77,6 +77,13 @@ enum class OpKind : std::uint16_t {
   repeat_interleave,  // (x, repeats) {axis, out_dim: Dim}; repeats: one count, or one an element
   // Products.
   matmul,        // (lhs, rhs), both of rank >= 2; batch axes broadcast
+  // Convolutions and pooling, channels last. `padding`: before and after each spatial axis in turn,
+  // of pools one number an axis for both. Result dims are checked at run where symbolic.
+  conv2d,            // (x, filter RSCF) {stride, dilation, padding: ints, groups}
+  conv3d,            // (x, filter QRSCF) as conv2d
+  conv2d_transpose,  // (x, filter [R, S, out, in]) {stride, dilation, padding, output_paddings: ints}
+  max_pool2d,        // (x) {kernel_size, stride, dilation, padding: ints, ceil_mode}
+  avg_pool2d,        // (x) as max_pool2d and {count_boundary}
   // Reductions: (x) {axis}, the axis stays with size 1.
   reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, argmax, argmin,
   cumsum,        // (x) {axis, exclusive, reverse}

@@ -6,6 +6,7 @@
 #include "kiln/graph/ops/complex.h"
 #include "kiln/graph/ops/constant.h"
 #include "kiln/graph/ops/control_flow.h"
+#include "kiln/graph/ops/convolution.h"
 #include "kiln/graph/ops/elementwise.h"
 #include "kiln/graph/ops/linalg.h"
 #include "kiln/graph/ops/movement.h"

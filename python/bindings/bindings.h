@@ -43,6 +43,7 @@ void bind_ops_random(nb::module_& ops);
 void bind_ops_reduction(nb::module_& ops);
 void bind_ops_linalg(nb::module_& ops);
 void bind_ops_norm(nb::module_& ops);
+void bind_ops_convolution(nb::module_& ops);
 void bind_ops_complex(nb::module_& ops);
 void bind_ops_print(nb::module_& ops);
 void bind_ops_transfer(nb::module_& ops);

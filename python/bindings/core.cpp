@@ -35,6 +35,7 @@ NB_MODULE(_core, m) {
   bind_ops_reduction(ops);
   bind_ops_linalg(ops);
   bind_ops_norm(ops);
+  bind_ops_convolution(ops);
   bind_ops_complex(ops);
   bind_ops_print(ops);
   bind_ops_transfer(ops);

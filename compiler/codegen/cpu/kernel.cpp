@@ -6,6 +6,7 @@
 #include "compiler/codegen/cpu/loops.h"
 #include "compiler/codegen/cpu/products.h"
 #include "compiler/codegen/cpu/vector_plan.h"
+#include "compiler/codegen/cpu/windows.h"
 #include "compiler/codegen/expression.h"
 #include "compiler/codegen/kernel_code.h"
 
@@ -25,6 +26,7 @@ void split_unit(ExpressionEmitter& e, const Kernel& kernel, std::size_t outer, l
 }
 
 KernelLaunch launch_of(const Kernel& kernel, const Program& program, const Isa& isa) {
+  if (kernel.kind == Kernel::Kind::windows) return launch_of_windows(kernel, program, isa);
   if (kernel.kind != Kernel::Kind::loops && kernel.kind != Kernel::Kind::rows)
     return launch_of_product(kernel, program, isa);
   KernelLaunch launch;
@@ -64,6 +66,9 @@ void emit_kernel(llvm::Module& module, const Isa& isa, const Kernel& kernel, con
       break;
     case Kernel::Kind::matmul:
       emit_matmul(f, kernel, program);
+      break;
+    case Kernel::Kind::windows:
+      emit_windows(f, kernel, program);
       break;
     case Kernel::Kind::pack:
       emit_packing(f, kernel, program);

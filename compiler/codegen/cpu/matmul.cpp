@@ -40,13 +40,6 @@ llvm::Align alignment(DType dtype) {
   return llvm::Align(static_cast<std::uint64_t>(dtype.align()));
 }
 
-// acc + x·y, fused where the target can; a library call for each lane would be the alternative.
-llvm::Value* multiply_add(FunctionBuilder& f, llvm::Value* x, llvm::Value* y, llvm::Value* acc) {
-  if (!acc->getType()->isFPOrFPVectorTy()) return f.b.CreateAdd(acc, f.b.CreateMul(x, y));
-  if (!f.isa.fma) return f.b.CreateFAdd(acc, f.b.CreateFMul(x, y));
-  return f.b.CreateIntrinsic(llvm::Intrinsic::fma, {acc->getType()}, {x, y, acc});
-}
-
 // The same pointer, about which the optimiser knows nothing: it would otherwise compute each
 // address from one pointer by a chain of additions, for which the registers do not suffice.
 llvm::Value* opaque(FunctionBuilder& f, llvm::Value* pointer) {
@@ -87,18 +80,19 @@ void loop_until(FunctionBuilder& f, llvm::Value* start, llvm::Value* limit,
 // panels that stay in the second-level cache while all rows pass.
 struct Cut {
   llvm::Value* panels;
-  llvm::Value* tiles;
-  llvm::Value* rows;    // of every tile …
-  llvm::Value* longer;  // … and one more in this many tiles at the start
-  llvm::Value* block;   // panels of a block; the last may have fewer
+  llvm::Value* tiles;          // of all lines …
+  llvm::Value* tiles_of_line;  // … and of one
+  llvm::Value* rows;           // of every tile …
+  llvm::Value* longer;         // … and one more in this many tiles at the start
+  llvm::Value* block;          // panels of a block; the last may have fewer
 };
 
-Cut cut(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n, llvm::Value* k) {
+Cut cut(FunctionBuilder& f, DType dtype, const MatmulOperands& operands) {
   Cut c;
-  c.panels = f.divide_up(n, f.i64(panel_columns(f.isa, dtype)));
-  c.tiles = f.divide_up(m, f.i64(tile_rows(f.isa, dtype)));
-  if (!k) return c;
-  llvm::Value* divisor = maximum(f, c.tiles, f.i64(1));
+  llvm::Value *m = operands.m, *k = operands.lines ? operands.lines->depth : operands.k;
+  c.panels = f.divide_up(operands.n, f.i64(panel_columns(f.isa, dtype)));
+  c.tiles = c.tiles_of_line = f.divide_up(m, f.i64(tile_rows(f.isa, dtype)));
+  llvm::Value* divisor = maximum(f, c.tiles_of_line, f.i64(1));
   c.rows = f.b.CreateUDiv(m, divisor);
   c.longer = f.b.CreateURem(m, divisor);
   std::int64_t half_of_l2 = f.isa.avx512 ? 512 << 10 : 256 << 10;
@@ -109,10 +103,23 @@ Cut cut(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n, llvm::V
   llvm::Value* blocks = maximum(f, f.divide_up(c.panels, most), f.i64(1));
   c.block = maximum(f, f.divide_up(c.panels, blocks), f.i64(1));
   // When all of A stays in the second-level cache, each panel is read once and used up.
-  llvm::Value* a_bytes = f.b.CreateMul(f.b.CreateMul(m, k), f.i64(dtype.size_in_bytes()));
+  llvm::Value* row_bytes =
+      f.b.CreateMul(operands.lines ? operands.lda : k, f.i64(dtype.size_in_bytes()));
+  llvm::Value* a_bytes = f.b.CreateMul(m, row_bytes);
+  if (operands.lines) {
+    c.tiles = f.b.CreateMul(c.tiles, operands.lines->count);
+    a_bytes = f.b.CreateMul(a_bytes, operands.lines->count);
+  }
   llvm::Value* streamed = f.b.CreateICmpSLE(a_bytes, f.i64(half_of_l2 / 2));
   c.block = f.b.CreateSelect(streamed, f.i64(1), c.block);
   return c;
+}
+
+Values no_sums(FunctionBuilder& f, DType dtype, int rows, int panels) {
+  auto* vector = llvm::FixedVectorType::get(
+      element_type(f, dtype), static_cast<unsigned>(f.isa.lanes(dtype.size_in_bytes())));
+  return Values(static_cast<std::size_t>(rows * panels * f.isa.matmul_vectors),
+                llvm::Constant::getNullValue(vector));
 }
 
 // The numbers of rows that tiles can have.
@@ -128,31 +135,48 @@ std::vector<int> possible_rows(const Isa& isa, DType dtype, const Cut& c) {
   return result;
 }
 
-// A function (a, lda, packed, k, tile, two fetches) that leaves a finished tile in memory as
-// [panel][tile_rows][columns].
+// A function that leaves a finished tile in memory as [panel][tile_rows][columns]. Its arguments
+// are those of tile_arguments: a, packed, tile, lda, k, panel stride, then two fetches, or the
+// count and both steps of each loop around k.
 llvm::Function* make_tile_function(FunctionBuilder& caller, DType dtype, int rows, int panels,
-                                   const MatmulOperands& operands) {
-  llvm::Type* pointer = caller.b.getPtrTy();
-  llvm::Type* i64 = caller.b.getInt64Ty();
+                                   const MatmulOperands& operands, const Values& arguments) {
+  std::vector<llvm::Type*> types;
+  for (llvm::Value* argument : arguments) types.push_back(argument->getType());
   FunctionBuilder f(
       caller.module, caller.isa,
       format("{}_tile_{}x{}", std::string_view(caller.function->getName()), rows, panels),
-      caller.b.getVoidTy(), {pointer, i64, pointer, i64, pointer, pointer, i64, pointer, i64},
-      FunctionBuilder::Linkage::helper);
-  llvm::Value* lda = constant_of(operands.lda) ? operands.lda : f.argument(1);
-  llvm::Value* k = constant_of(operands.k) ? operands.k : f.argument(3);
+      caller.b.getVoidTy(), types, FunctionBuilder::Linkage::helper);
+  // Code is made for what is constant.
+  Values given;
+  for (unsigned i = 0; i < arguments.size(); ++i)
+    given.push_back(constant_of(arguments[i]) ? arguments[i] : f.argument(i));
   int columns = panel_columns(f.isa, dtype);
-  Values registers = emit_register_tile(
-      f, dtype, rows, panels, f.argument(0), lda, f.argument(2), f.b.CreateMul(k, f.i64(columns)),
-      k, {}, {{f.argument(5), f.argument(6)}, {f.argument(7), f.argument(8)}});
+  llvm::Type* element = element_type(f, dtype);
+  const std::function<Values(std::size_t, llvm::Value*, llvm::Value*, const Values&)> stretches =
+      [&](std::size_t next, llvm::Value* a, llvm::Value* packed, const Values& sums) {
+        if (next == given.size())
+          return emit_register_tile(f, dtype, rows, panels, a, given[3], packed, given[5], given[4],
+                                    sums);
+        return f.loop(
+            f.i64(0), given[next], f.i64(1), sums, [&](llvm::Value* i, const Values& carried) {
+              return stretches(next + 3, f.element(element, a, f.b.CreateMul(i, given[next + 1])),
+                               f.element(element, packed, f.b.CreateMul(i, given[next + 2])),
+                               carried);
+            });
+      };
+  Values registers;
+  if (operands.lines)
+    registers = stretches(6, given[0], given[1], no_sums(f, dtype, rows, panels));
+  else
+    registers = emit_register_tile(f, dtype, rows, panels, given[0], given[3], given[1], given[5],
+                                   given[4], {}, {{given[6], given[7]}, {given[8], given[9]}});
   int lanes = f.isa.lanes(dtype.size_in_bytes());
   std::size_t next = 0;
   for (int row = 0; row < rows; ++row)
     for (int panel = 0; panel < panels; ++panel)
       for (int v = 0; v < f.isa.matmul_vectors; ++v) {
         std::int64_t at = (panel * tile_rows(f.isa, dtype) + row) * columns + v * lanes;
-        f.b.CreateAlignedStore(registers[next++],
-                               f.element(element_type(f, dtype), f.argument(4), f.i64(at)),
+        f.b.CreateAlignedStore(registers[next++], f.element(element, given[2], f.i64(at)),
                                llvm::Align(static_cast<std::uint64_t>(f.isa.vector_bytes)));
       }
   f.b.CreateRetVoid();
@@ -161,6 +185,13 @@ llvm::Function* make_tile_function(FunctionBuilder& caller, DType dtype, int row
 }
 
 }  // namespace
+
+// acc + x·y, fused where the target can; a library call for each lane would be the alternative.
+llvm::Value* multiply_add(FunctionBuilder& f, llvm::Value* x, llvm::Value* y, llvm::Value* acc) {
+  if (!acc->getType()->isFPOrFPVectorTy()) return f.b.CreateAdd(acc, f.b.CreateMul(x, y));
+  if (!f.isa.fma) return f.b.CreateFAdd(acc, f.b.CreateFMul(x, y));
+  return f.b.CreateIntrinsic(llvm::Intrinsic::fma, {acc->getType()}, {x, y, acc});
+}
 
 int panel_columns(const Isa& isa, DType dtype) {
   return isa.matmul_vectors * isa.lanes(dtype.size_in_bytes());
@@ -175,8 +206,8 @@ int panels_at_once(const Isa& isa, int rows) {
 }
 
 llvm::Value* matmul_unit_count(FunctionBuilder& f, DType dtype, llvm::Value* m, llvm::Value* n) {
-  Cut c = cut(f, dtype, m, n, nullptr);
-  return f.b.CreateMul(c.tiles, c.panels);
+  return f.b.CreateMul(f.divide_up(m, f.i64(tile_rows(f.isa, dtype))),
+                       f.divide_up(n, f.i64(panel_columns(f.isa, dtype))));
 }
 
 Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels, llvm::Value* a,
@@ -244,9 +275,7 @@ Values emit_register_tile(FunctionBuilder& f, DType dtype, int rows, int panels,
     return sums;
   };
 
-  if (acc.empty())
-    acc.assign(static_cast<std::size_t>(rows * panels * vectors),
-               llvm::Constant::getNullValue(vector));
+  if (acc.empty()) acc = no_sums(f, dtype, rows, panels);
   const std::size_t pointer_count = row_start.size();
   // Carried: pointers to rows, then sums.
   auto advance = [&](llvm::Value* at, const Values& carried, int by) {
@@ -288,16 +317,11 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
   llvm::Type* element = element_type(f, dtype);
   int columns = panel_columns(f.isa, dtype);
   int most_rows = tile_rows(f.isa, dtype);
-  Cut c = cut(f, dtype, operands.m, operands.n, operands.k);
+  Cut c = cut(f, dtype, operands);
   std::vector<int> row_counts = possible_rows(f.isa, dtype, c);
   if (row_counts.empty()) return;
 
-  struct Variant {
-    llvm::Function* one;
-    llvm::Function* several;  // null where one panel is enough
-    int panels;
-  };
-  std::vector<Variant> variants;
+  std::vector<int> panels_of;  // at once, by number of rows
   int most_panels = 1;
   std::optional<std::int64_t> known_panels = constant_of(c.panels);
   for (int rows : row_counts) {
@@ -305,9 +329,7 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
     if (known_panels)
       while (panels > 1 && panels > *known_panels) panels /= 2;
     most_panels = std::max(most_panels, panels);
-    variants.push_back({make_tile_function(f, dtype, rows, 1, operands),
-                        panels > 1 ? make_tile_function(f, dtype, rows, panels, operands) : nullptr,
-                        panels});
+    panels_of.push_back(panels);
   }
   llvm::Value* tile =
       f.stack_slot(element, std::int64_t{most_panels} * most_rows * columns, f.isa.vector_bytes);
@@ -375,55 +397,65 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
     llvm::Value* single = f.b.CreateICmpEQ(c.tiles, f.i64(1));
     llvm::Value* fetching = f.b.CreateICmpSLE(left, f.i64(1));
     llvm::Value* second = f.b.CreateAnd(f.b.CreateNot(single), f.b.CreateICmpEQ(left, f.i64(0)));
-    llvm::Value* a = f.element(element, operands.a, f.b.CreateNSWMul(row0, operands.lda));
-    llvm::Value* panel_stride = f.b.CreateNSWMul(operands.k, f.i64(columns));
+    MatmulOperands::Stretches stretches;
+    if (operands.lines)
+      stretches = operands.lines->locate(f.b.CreateUDiv(tile_index, c.tiles_of_line), row0, rows);
+    else
+      stretches.a = f.element(element, operands.a, f.b.CreateNSWMul(row0, operands.lda));
+    llvm::Value* panel_stride =
+        f.b.CreateNSWMul(operands.lines ? operands.lines->depth : operands.k, f.i64(columns));
     loop_until(f, from, to, [&](llvm::Value* panel) -> llvm::Value* {
       llvm::Value* packed =
           f.element(element, operands.packed, f.b.CreateNSWMul(panel, panel_stride));
-      // These may lie behind the last panel.
-      llvm::Value* next = f.b.CreateGEP(element, packed, f.b.CreateMul(block, panel_stride));
-      if (own_end) {
-        llvm::Value* behind = f.b.CreateSub(f.b.CreateAdd(panel, block), own_end);
-        next = f.b.CreateSelect(
-            f.b.CreateICmpSGE(behind, f.i64(0)),
-            f.b.CreateGEP(element, next_start, f.b.CreateMul(behind, panel_stride)), next);
+      Values arguments = {stretches.a, packed, tile, operands.lda, operands.k, panel_stride};
+      if (operands.lines) {
+        arguments[1] = f.element(element, packed, f.b.CreateNSWMul(stretches.skip, f.i64(columns)));
+        for (std::size_t i = 0; i < stretches.counts.size(); ++i)
+          for (llvm::Value* value :
+               {stretches.counts[i], stretches.steps[i],
+                f.b.CreateNSWMul(operands.lines->panel_steps[i], f.i64(columns))})
+            arguments.push_back(value);
+      } else {
+        // These may lie behind the last panel.
+        llvm::Value* next = f.b.CreateGEP(element, packed, f.b.CreateMul(block, panel_stride));
+        if (own_end) {
+          llvm::Value* behind = f.b.CreateSub(f.b.CreateAdd(panel, block), own_end);
+          next = f.b.CreateSelect(
+              f.b.CreateICmpSGE(behind, f.i64(0)),
+              f.b.CreateGEP(element, next_start, f.b.CreateMul(behind, panel_stride)), next);
+        }
+        llvm::Value* middle =
+            f.b.CreateGEP(element, next, f.b.CreateMul(operands.k, f.i64(columns / 2)));
+        llvm::Value* half = f.i64(columns / 2);
+        for (llvm::Value* value :
+             {f.b.CreateSelect(fetching, f.b.CreateSelect(second, middle, next), tile),
+              f.b.CreateSelect(fetching, half, f.i64(0)), f.b.CreateSelect(single, middle, tile),
+              f.b.CreateSelect(single, half, f.i64(0))})
+          arguments.push_back(value);
       }
-      llvm::Value* middle =
-          f.b.CreateGEP(element, next, f.b.CreateMul(operands.k, f.i64(columns / 2)));
-      llvm::Value* half = f.i64(columns / 2);
-      Values arguments = {a,
-                          operands.lda,
-                          packed,
-                          operands.k,
-                          tile,
-                          f.b.CreateSelect(fetching, f.b.CreateSelect(second, middle, next), tile),
-                          f.b.CreateSelect(fetching, half, f.i64(0)),
-                          f.b.CreateSelect(single, middle, tile),
-                          f.b.CreateSelect(single, half, f.i64(0))};
-      auto variant = [&](const Variant& which) -> llvm::Value* {
-        auto one = [&] {
-          f.b.CreateCall(which.one, arguments);
-          return Values{f.i64(1)};
+      auto variant = [&](std::size_t which) -> llvm::Value* {
+        auto call = [&](int panels) {
+          f.b.CreateCall(
+              make_tile_function(f, dtype, row_counts[which], panels, operands, arguments),
+              arguments);
+          return Values{f.i64(panels)};
         };
-        if (!which.several) return one()[0];
+        const int panels = panels_of[which];
+        if (panels == 1) return call(1)[0];
         return f.branch(
-            f.b.CreateICmpSGE(f.b.CreateSub(to, panel), f.i64(which.panels)),
-            [&] {
-              f.b.CreateCall(which.several, arguments);
-              return Values{f.i64(which.panels)};
-            },
-            one)[0];
+            f.b.CreateICmpSGE(f.b.CreateSub(to, panel), f.i64(panels)),
+            [&] { return call(panels); }, [&] { return call(1); })[0];
       };
       std::function<llvm::Value*(std::size_t, std::size_t)> choose =
           [&](std::size_t low, std::size_t high) -> llvm::Value* {
-        if (high - low == 1) return variant(variants[low]);
+        if (high - low == 1) return variant(low);
         std::size_t middle = (low + high) / 2;
         return f.branch(
             f.b.CreateICmpSLT(rows, f.i64(row_counts[middle])),
             [&] { return Values{choose(low, middle)}; },
             [&] { return Values{choose(middle, high)}; })[0];
       };
-      llvm::Value* done = choose(0, variants.size());
+      llvm::Value* done = choose(0, row_counts.size());
       if (most_panels == 1) {
         finish_panel(panel, tile, row0, rows);
       } else {
@@ -447,10 +479,12 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
     llvm::Value* tile_index = f.b.CreateUDiv(rest, width);
     llvm::Value* panel = f.b.CreateURem(rest, width);
     llvm::Value* count = minimum(f, f.b.CreateSub(unit_end, unit), f.b.CreateSub(width, panel));
+    llvm::Value* in_line =
+        operands.lines ? f.b.CreateURem(tile_index, c.tiles_of_line) : tile_index;
     llvm::Value* row0 =
-        f.b.CreateNSWAdd(f.b.CreateNSWMul(tile_index, c.rows), minimum(f, tile_index, c.longer));
+        f.b.CreateNSWAdd(f.b.CreateNSWMul(in_line, c.rows), minimum(f, in_line, c.longer));
     llvm::Value* rows = f.b.CreateNSWAdd(
-        c.rows, f.b.CreateZExt(f.b.CreateICmpSLT(tile_index, c.longer), f.b.getInt64Ty()));
+        c.rows, f.b.CreateZExt(f.b.CreateICmpSLT(in_line, c.longer), f.b.getInt64Ty()));
     llvm::Value* from = f.b.CreateNSWAdd(first, panel);
     run(tile_index, row0, rows, from, f.b.CreateNSWAdd(from, count), width);
     return f.b.CreateNSWAdd(unit, count);

@@ -35,10 +35,29 @@ struct MatmulOperands {
     llvm::Value* threads;
   };
   std::optional<Next> next;
+
+  /// Where the rows of a tile lie when what is reduced comes in stretches of `k`: loops around it,
+  /// outermost first, that run `counts` times and move the rows by `steps` elements.
+  struct Stretches {
+    llvm::Value* a;     // the first row, in the first stretch
+    llvm::Value* skip;  // rows of a panel before the first stretch
+    std::vector<llvm::Value*> counts;
+    std::vector<llvm::Value*> steps;
+  };
+  /// The rows of a convolution: `m` rows for each of `count` lines, so that a tile lies in one
+  /// line. `a` and `next` are not used.
+  struct Lines {
+    llvm::Value* count;
+    llvm::Value* depth;                     // rows of a panel
+    std::vector<llvm::Value*> panel_steps;  // rows of a panel that a step of each loop passes
+    std::function<Stretches(llvm::Value* line, llvm::Value* row0, llvm::Value* rows)> locate;
+  };
+  std::optional<Lines> lines;
 };
 
-/// Takes a finished part of a row: `accumulator` holds the `lanes` columns from `column` on of row
-/// `row` (i64 both); `mask` tells which of them lie inside the matrix, null when all do.
+/// Takes a finished part of a row (of the line that was located last): `accumulator` holds the
+/// `lanes` columns from `column` on of row `row` (i64 both); `mask` tells which of them lie inside
+/// the matrix, null when all do.
 using Epilogue = std::function<void(FunctionBuilder& f, llvm::Value* row, llvm::Value* column,
                                     int lanes, llvm::Value* accumulator, llvm::Value* mask)>;
 
@@ -58,6 +77,9 @@ struct Fetch {
   llvm::Value* start;
   llvm::Value* step;
 };
+
+/// acc + x·y, fused where the target can.
+llvm::Value* multiply_add(FunctionBuilder& f, llvm::Value* x, llvm::Value* y, llvm::Value* acc);
 
 /// The inner product of both: the registers of a tile of `rows` × `panels` after all of k, by row,
 /// panel and register. `packed` is the first panel; the next ones lie `panel_stride` elements

@@ -16,39 +16,6 @@ namespace kiln::compiler {
 
 namespace {
 
-llvm::Value* address(ExpressionEmitter& e, const Program& program, int tensor, const Index& index) {
-  DType dtype = program.tensors[static_cast<std::size_t>(tensor)].dtype;
-  return e.f.element(e.f.lower.memory_type(dtype, 1), e.arguments.tensor(tensor),
-                     e.position(index));
-}
-
-/// Runs `body` for each matrix of the batch that units [begin, end) touch, with its part of them.
-void for_each_matrix(
-    FunctionBuilder& f, ExpressionEmitter& e, const Kernel& kernel, llvm::Value* units,
-    const std::function<void(llvm::Value* unit_begin, llvm::Value* unit_end)>& body) {
-  llvm::Value* begin = f.argument(1);
-  llvm::Value* end = f.argument(2);
-  const std::size_t batch_axes = kernel.axes.size() - 2;
-  if (batch_axes == 0) {
-    body(begin, end);
-    return;
-  }
-  f.when(f.b.CreateICmpSLT(begin, end), [&] {
-    llvm::Value* first = f.b.CreateUDiv(begin, units);
-    llvm::Value* last = f.b.CreateUDiv(f.b.CreateSub(end, f.i64(1)), units);
-    f.loop(first, f.b.CreateAdd(last, f.i64(1)), f.i64(1), [&](llvm::Value* matrix) {
-      ExpressionEmitter::Scope scope(e);
-      split_unit(e, kernel, batch_axes, matrix);
-      llvm::Value* offset = f.b.CreateMul(matrix, units);
-      llvm::Value* from =
-          f.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, f.b.CreateSub(begin, offset), f.i64(0));
-      llvm::Value* to =
-          f.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, f.b.CreateSub(end, offset), units);
-      body(from, to);
-    });
-  });
-}
-
 const Expr* accumulator_in(const Expr* expr) {
   const Expr* found = nullptr;
   std::unordered_map<const Expr*, bool> seen;
@@ -58,7 +25,14 @@ const Expr* accumulator_in(const Expr* expr) {
   return found;
 }
 
-/// Stores what the kernel makes of a finished part of a row of the product.
+}  // namespace
+
+llvm::Value* address(ExpressionEmitter& e, const Program& program, int tensor, const Index& index) {
+  DType dtype = program.tensors[static_cast<std::size_t>(tensor)].dtype;
+  return e.f.element(e.f.lower.memory_type(dtype, 1), e.arguments.tensor(tensor),
+                     e.position(index));
+}
+
 Epilogue epilogue_of(ExpressionEmitter& e, const Kernel& kernel) {
   const Expr* accumulator = nullptr;
   for (const Store& store : kernel.stores)
@@ -86,9 +60,34 @@ Epilogue epilogue_of(ExpressionEmitter& e, const Kernel& kernel) {
   };
 }
 
-}  // namespace
+void for_each_matrix(
+    ExpressionEmitter& e, const Kernel& kernel, std::size_t batch_axes, llvm::Value* units,
+    const std::function<void(llvm::Value* unit_begin, llvm::Value* unit_end)>& body) {
+  FunctionBuilder& f = e.f;
+  llvm::Value* begin = f.argument(1);
+  llvm::Value* end = f.argument(2);
+  if (batch_axes == 0) {
+    body(begin, end);
+    return;
+  }
+  f.when(f.b.CreateICmpSLT(begin, end), [&] {
+    llvm::Value* first = f.b.CreateUDiv(begin, units);
+    llvm::Value* last = f.b.CreateUDiv(f.b.CreateSub(end, f.i64(1)), units);
+    f.loop(first, f.b.CreateAdd(last, f.i64(1)), f.i64(1), [&](llvm::Value* matrix) {
+      ExpressionEmitter::Scope scope(e);
+      split_unit(e, kernel, batch_axes, matrix);
+      llvm::Value* offset = f.b.CreateMul(matrix, units);
+      llvm::Value* from =
+          f.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, f.b.CreateSub(begin, offset), f.i64(0));
+      llvm::Value* to =
+          f.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, f.b.CreateSub(end, offset), units);
+      body(from, to);
+    });
+  });
+}
 
 void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
+  if (!kernel.windows.empty()) return emit_convolution(f, kernel, program);
   KernelArguments arguments(f, kernel, program);
   ExpressionEmitter e(f, arguments, program);
   const DType dtype = kernel.product_dtype;
@@ -107,14 +106,15 @@ void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& progra
     operands.next = MatmulOperands::Next{next[0], next[1], next[2], f.argument(3), threads};
   }
   llvm::Value* units = matmul_unit_count(f, dtype, operands.m, operands.n);
-  for_each_matrix(f, e, kernel, units, [&](llvm::Value* begin, llvm::Value* end) {
-    ExpressionEmitter::Scope scope(e);
-    e.set_axis(row, f.i64(0));
-    e.set_axis(kernel.reduced_axis, f.i64(0));
-    operands.a = address(e, program, kernel.operands[0].tensor, kernel.operands[0].index);
-    operands.packed = address(e, program, kernel.operands[1].tensor, kernel.operands[1].index);
-    emit_matmul_block(f, dtype, operands, begin, end, epilogue_of(e, kernel));
-  });
+  for_each_matrix(
+      e, kernel, kernel.axes.size() - 2, units, [&](llvm::Value* begin, llvm::Value* end) {
+        ExpressionEmitter::Scope scope(e);
+        e.set_axis(row, f.i64(0));
+        e.set_axis(kernel.reduced_axis, f.i64(0));
+        operands.a = address(e, program, kernel.operands[0].tensor, kernel.operands[0].index);
+        operands.packed = address(e, program, kernel.operands[1].tensor, kernel.operands[1].index);
+        emit_matmul_block(f, dtype, operands, begin, end, epilogue_of(e, kernel));
+      });
 }
 
 void emit_attention(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
@@ -137,23 +137,25 @@ void emit_attention(FunctionBuilder& f, const Kernel& kernel, const Program& pro
                 f.b.CreateMul(f.argument(3), attention_scratch_bytes(f, dtype, operands)));
   const Expr* product = accumulator_in(kernel.score);
   llvm::Value* units = attention_unit_count(f, dtype, operands);
-  for_each_matrix(f, e, kernel, units, [&](llvm::Value* begin, llvm::Value* end) {
-    ExpressionEmitter::Scope scope(e);
-    for (int axis : {row, column, key, kernel.reduced_axis}) e.set_axis(axis, f.i64(0));
-    operands.query = address(e, program, kernel.operands[0].tensor, kernel.operands[0].index);
-    operands.key = address(e, program, kernel.operands[1].tensor, kernel.operands[1].index);
-    operands.value = address(e, program, kernel.operands[2].tensor, kernel.operands[2].index);
-    Score score = [&](FunctionBuilder&, llvm::Value* at_row, llvm::Value* at_key, int lanes,
-                      llvm::Value* value, llvm::Value* mask) {
-      ExpressionEmitter::Scope inner(e);
-      e.set_axis(row, at_row);
-      e.set_axis(key, at_key);
-      e.set_vector(key, lanes, mask);
-      lanes == 1 ? e.bind(product, value) : e.bind_vector(product, value);
-      return e.vector(kernel.score);
-    };
-    emit_attention_block(f, dtype, operands, scratch, begin, end, score, epilogue_of(e, kernel));
-  });
+  for_each_matrix(
+      e, kernel, kernel.axes.size() - 2, units, [&](llvm::Value* begin, llvm::Value* end) {
+        ExpressionEmitter::Scope scope(e);
+        for (int axis : {row, column, key, kernel.reduced_axis}) e.set_axis(axis, f.i64(0));
+        operands.query = address(e, program, kernel.operands[0].tensor, kernel.operands[0].index);
+        operands.key = address(e, program, kernel.operands[1].tensor, kernel.operands[1].index);
+        operands.value = address(e, program, kernel.operands[2].tensor, kernel.operands[2].index);
+        Score score = [&](FunctionBuilder&, llvm::Value* at_row, llvm::Value* at_key, int lanes,
+                          llvm::Value* value, llvm::Value* mask) {
+          ExpressionEmitter::Scope inner(e);
+          e.set_axis(row, at_row);
+          e.set_axis(key, at_key);
+          e.set_vector(key, lanes, mask);
+          lanes == 1 ? e.bind(product, value) : e.bind_vector(product, value);
+          return e.vector(kernel.score);
+        };
+        emit_attention_block(f, dtype, operands, scratch, begin, end, score,
+                             epilogue_of(e, kernel));
+      });
 }
 
 void emit_packing(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
@@ -178,7 +180,7 @@ void emit_packing(FunctionBuilder& f, const Kernel& kernel, const Program& progr
     along_column = along_column && (others & axis_bit(column)) == 0;
   });
   const bool transposed = along_reduced && !along_column;
-  for_each_matrix(f, e, kernel, panel_count(f, dtype, n),
+  for_each_matrix(e, kernel, kernel.axes.size() - 2, panel_count(f, dtype, n),
                   [&](llvm::Value* begin, llvm::Value* end) {
                     llvm::Value* packed = address(e, program, store.tensor, store.index);
                     auto load = [&](FunctionBuilder&, llvm::Value* at_k, llvm::Value* at_n,
@@ -197,6 +199,7 @@ void emit_packing(FunctionBuilder& f, const Kernel& kernel, const Program& progr
 }
 
 KernelLaunch launch_of_product(const Kernel& kernel, const Program& program, const Isa& isa) {
+  if (!kernel.windows.empty()) return launch_of_convolution(kernel, isa);
   KernelLaunch launch;
   const std::size_t batch_axes = kernel.axes.size() - 2;
   for (std::size_t k = 0; k < batch_axes; ++k) launch.units.push_back(kernel.extent(k));

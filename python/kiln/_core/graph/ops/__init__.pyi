@@ -341,6 +341,35 @@ def rms_norm(input: kiln.graph.TensorValueLike, weight: kiln.graph.TensorValueLi
 def group_norm(input: kiln.graph.TensorValueLike, gamma: kiln.graph.TensorValueLike, beta: kiln.graph.TensorValueLike, num_groups: int, epsilon: float) -> kiln._core.graph.TensorValue:
     """Normalises groups of channels of `[N, C, ...]`."""
 
+def conv2d(x: kiln.graph.TensorValueLike, filter: kiln.graph.TensorValueLike, stride: Sequence[int] = (1, 1), dilation: Sequence[int] = (1, 1), padding: Sequence[int] = (0, 0, 0, 0), groups: int = 1, bias: kiln.graph.TensorValueLike | None = None, input_layout: kiln._core.graph.ConvInputLayout = kiln._core.graph.ConvInputLayout.NHWC, filter_layout: kiln._core.graph.FilterLayout = kiln._core.graph.FilterLayout.RSCF) -> kiln._core.graph.TensorValue:
+    """
+    Cross-correlation of `[N, H, W, C]` with a filter `[R, S, C / groups, F]`.
+
+    >>> from kiln.driver import CPU
+    >>> from kiln.dtype import DType
+    >>> from kiln.graph import Graph, TensorType, ops
+    >>> types = [TensorType(DType.float32, shape, CPU()) for shape in (["n", 8, 8, 3], [3, 3, 3, 16])]
+    >>> with Graph("g", input_types=types) as graph:
+    ...     ops.conv2d(*graph.inputs, padding=(1, 1, 1, 1)).shape
+    [Dim('n'), Dim(8), Dim(8), Dim(16)]
+    """
+
+def conv3d(x: kiln.graph.TensorValueLike, filter: kiln.graph.TensorValueLike, stride: Sequence[int] = (1, 1, 1), dilation: Sequence[int] = (1, 1, 1), padding: Sequence[int] = (0, 0, 0, 0, 0, 0), groups: int = 1, bias: kiln.graph.TensorValueLike | None = None, input_layout: kiln._core.graph.ConvInputLayout = kiln._core.graph.ConvInputLayout.NHWC, filter_layout: kiln._core.graph.FilterLayout = kiln._core.graph.FilterLayout.QRSCF) -> kiln._core.graph.TensorValue:
+    """
+    As `conv2d` of `[N, D, H, W, C]` with a filter `[Q, R, S, C / groups, F]`.
+    """
+
+def conv2d_transpose(x: kiln.graph.TensorValueLike, filter: kiln.graph.TensorValueLike, stride: Sequence[int] = (1, 1), dilation: Sequence[int] = (1, 1), padding: Sequence[int] = (0, 0, 0, 0), output_paddings: Sequence[int] = (0, 0), bias: kiln.graph.TensorValueLike | None = None, input_layout: kiln._core.graph.ConvInputLayout = kiln._core.graph.ConvInputLayout.NHWC, filter_layout: kiln._core.graph.FilterLayout = kiln._core.graph.FilterLayout.RSCF) -> kiln._core.graph.TensorValue:
+    """
+    The gradient of `conv2d` with respect to its input; the filter is `[R, S, out, in]`.
+    """
+
+def avg_pool2d(input: kiln.graph.TensorValueLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_boundary: bool = True) -> kiln._core.graph.TensorValue:
+    """The mean of each window of `[N, H, W, C]`."""
+
+def max_pool2d(input: kiln.graph.TensorValueLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, ceil_mode: bool = False) -> kiln._core.graph.TensorValue:
+    """The largest element of each window of `[N, H, W, C]`."""
+
 def as_interleaved_complex(x: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
     """`[..., 2n]` as `[..., n, 2]`, pairs of real and imaginary part."""
 
