@@ -76,7 +76,18 @@ class Rule {
       case OpKind::gather_nd:
         return gather_nd();
       case OpKind::scatter:
+      case OpKind::scatter_add:
+      case OpKind::scatter_max:
+      case OpKind::scatter_min:
+      case OpKind::scatter_mul:
         return scatter();
+      case OpKind::conv2d:
+      case OpKind::conv3d:
+        return convolution();
+      case OpKind::max_pool2d:
+        return is_partial(operands_[0]) ? std::nullopt : pool();
+      case OpKind::avg_pool2d:
+        return pool();
       case OpKind::matmul:
         return matmul();
       case OpKind::reduce_sum:
@@ -87,6 +98,7 @@ class Rule {
       case OpKind::reduce_prod:
       case OpKind::argmax:
       case OpKind::argmin:
+      case OpKind::cumsum:
       case OpKind::softmax:
       case OpKind::logsoftmax:
       case OpKind::top_k:
@@ -297,6 +309,27 @@ class Rule {
         return std::nullopt;
     }
     return sharded(batch);
+  }
+
+  /// Images of a batch, and output channels, are for themselves; input channels are summed.
+  MaybePlacement convolution() const {
+    const MaybeAxis in = sharded_axis(operands_[0]), taps = sharded_axis(operands_[1]);
+    const int channels = shape(0).rank() - 1, taps_rank = shape(1).rank();
+    if (!in && !taps) {
+      if (is_partial(operands_[0]) == is_partial(operands_[1])) return std::nullopt;
+      return is_partial(operands_[0]) ? operands_[0] : operands_[1];
+    }
+    if (is_partial(operands_[0]) || is_partial(operands_[1])) return std::nullopt;
+    if (in == 0 && !taps) return sharded(0);
+    if (op_.attribute<std::int64_t>("groups") != 1) return std::nullopt;
+    if (!in && taps == taps_rank - 1) return sharded(channels);
+    if (in == channels && taps == taps_rank - 2) return Partial{};
+    return std::nullopt;
+  }
+
+  /// Windows are over height and width.
+  MaybePlacement pool() const {
+    return moved([](int axis) { return axis == 0 || axis == 3 ? MaybeAxis(axis) : std::nullopt; });
   }
 
   MaybePlacement reduced() const {

@@ -42,6 +42,9 @@ bool takes_number_as_input(OpKind kind) {
     case OpKind::greater:
     case OpKind::greater_equal:
     case OpKind::where:
+    case OpKind::reshape:
+    case OpKind::random_uniform:
+    case OpKind::random_normal:
       return true;
     default:
       return false;

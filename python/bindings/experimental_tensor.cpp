@@ -13,7 +13,9 @@
 #include "kiln/experimental/default_session.h"
 #include "kiln/experimental/executor.h"
 #include "kiln/experimental/functional.h"
+#include "kiln/experimental/random.h"
 #include "kiln/graph/ops.h"
+#include "kiln/graph/promotion.h"
 #include "kiln/support/error.h"
 
 namespace kiln::python {
@@ -549,6 +551,33 @@ void def_values(nb::class_<Tensor>& cls) {
       .def("__repr__", [](const Tensor& t) { return t.to_string(); });
 }
 
+void bind_random(nb::module_& m) {
+  using Draw = Tensor (*)(const graph::Shape&, const Scalar&, const Scalar&, const TensorOptions&);
+  const auto def = [&](const char* name, Draw draw) {
+    m.def(
+        name,
+        [draw](ShapeLike shape, Number a, Number b, Any dtype, Any device) {
+          const TensorOptions options = to_options(dtype, device);
+          const graph::Shape dims = shape.get();
+          const Scalar first = to_scalar(a.object), second = to_scalar(b.object);
+          return without_gil([&] { return draw(dims, first, second, options); });
+        },
+        nb::arg("shape"), nb::arg("a"), nb::arg("b"), nb::arg("dtype"), nb::arg("device"));
+  };
+  def("_uniform", &experimental::random::uniform);
+  def("_gaussian", &experimental::random::gaussian);
+  m.def(
+      "_set_seed",
+      [](Number seed) {
+        const Scalar number = to_scalar(seed.object);
+        if (!number.is_integer() || !graph::holds_integer(DType::uint64, number))
+          throw ValueError("The seed must be an int in the range of uint64, got " +
+                           repr_of(seed.object) + ".");
+        experimental::random::set_seed(number.to<std::uint64_t>());
+      },
+      nb::arg("seed"));
+}
+
 /// Sets defaults for a block.
 struct DefaultsBlock {
   TensorOptions options;
@@ -685,6 +714,7 @@ Tensor([3 5
   def_methods(cls);
   def_operators(cls);
   bind_blocks(m);
+  bind_random(m);
 }
 
 }  // namespace kiln::python

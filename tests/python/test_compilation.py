@@ -1,10 +1,12 @@
 """stage, compile and CompiledCallable. Expected values are NumPy's or worked out by hand."""
 
 import dataclasses
+import gc
 import os
 import pickle
 import re
 import threading
+import weakref
 from collections import namedtuple
 
 import numpy as np
@@ -458,3 +460,34 @@ def test_named_layers_share_a_body():
         stage(lambda x: layer(1)(layer(0)(x), x))(layout("n", 2))
     with pytest.raises(ValueError, match="^layer argument 0: expected"):
         stage(lambda x: layer(1)(layer(0)(x)[:1]))(layout(3, 2))
+
+
+def test_closures_leave_nothing_behind():
+    kept = []
+
+    def closure(i):
+        held = Tensor(np.full([1 << 16], i, np.float32))
+
+        def function(x):
+            return x + held
+
+        kept.append(weakref.ref(function))
+        return function
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    layout, x = TensorLayout(F32, [1 << 16], CPU()), Tensor.zeros([1 << 16])
+    before = 0
+    for i in range(200):
+        if i == 20:
+            gc.collect()
+            before = resident()
+        run = compile(closure(i), name="closure")(layout)
+        assert run(x)[5].item() == i
+        del run
+    gc.collect()
+    assert not any(reference() for reference in kept)
+    # Each of them holds 256 KiB.
+    assert resident() - before < 25e6

@@ -270,6 +270,12 @@ def layer_norm(x, gamma, beta):
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * gamma + beta
 
 
+def conv(x, w):
+    padded = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    rows, columns = x.shape[1:3]
+    return sum(padded[:, r:r + rows, s:s + columns] @ w[r, s] for r in range(3) for s in range(3))
+
+
 INDICES = np.array([[1, 0, 2], [2, 2, 1]])
 OPS = [
     ("add", lambda a, b: a + b, None, [(6, 4), (6, 4)]),
@@ -314,6 +320,15 @@ OPS = [
     ("layer_norm", lambda a, g, b: F.layer_norm(a, g, b, 1e-5), layer_norm, [(6, 4), (4,), (4,)]),
     ("top_k", lambda a: F.top_k(a, 2)[0], lambda a: -np.sort(-a, -1)[:, :2], [(6, 4)]),
     ("cast", lambda a: F.cast(a, DType.int32), lambda a: a.astype(np.int32), [(6, 4)]),
+    ("cumsum", lambda a: F.cumsum(a, 1), lambda a: a.cumsum(1), [(6, 4)]),
+    ("scatter_add", lambda a, u: F.scatter_add(a, u, Tensor([[1, 0], [2, 2], [0, 1]], dtype=DType.int64), 1),
+     lambda a, u: a + np.array([[u[0, 1], u[0, 0], 0], [0, 0, u[1, 0] + u[1, 1]], [u[2, 0], u[2, 1], 0]]),
+     [(3, 3), (3, 2)]),
+    ("conv2d", lambda a, w: F.conv2d(a, w, padding=(1, 1, 1, 1)), conv, [(2, 4, 3, 4), (3, 3, 4, 6)]),
+    ("avg_pool2d", lambda a: F.avg_pool2d(a, 2, 2), lambda a: a.reshape(4, 2, 2, 1, 2, 3).mean((2, 4)),
+     [(4, 4, 2, 3)]),
+    ("max_pool2d", lambda a: F.max_pool2d(a, 2, 2), lambda a: a.reshape(4, 2, 2, 1, 2, 3).max((2, 4)),
+     [(4, 4, 2, 3)]),
     ("negated terms", lambda a, b: -(a - b) * 2, lambda a, b: (b - a) * 2, [(4, 3), (4, 3)]),
     ("group_norm", lambda a, g, b: F.group_norm(a, g, b, 2, 1e-5),
      lambda a, g, b: layer_norm(a.reshape(4, 2, -1), 1, 0).reshape(a.shape) * g[:, None] + b[:, None],

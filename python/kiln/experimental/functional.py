@@ -30,6 +30,7 @@ from kiln._core.experimental import functional as _lifted
 from kiln._core.experimental.functional import *  # noqa: F403
 from kiln.driver import Device
 from kiln.dtype import DType
+from kiln.experimental.random import gaussian, gaussian_like, normal, normal_like, uniform, uniform_like
 from kiln.experimental.sharding import DeviceMapping, DeviceMesh, TensorLayout, as_layout
 from kiln.experimental.tensor import Tensor
 from kiln.graph import DeviceRef, TensorType, Type, Value
@@ -311,8 +312,9 @@ def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callabl
 
 _OWN = (
     "UnsupportedGraphError any_distributed arange clamp clip cond constant constant_external elementwise_max "
-    "elementwise_min ensure_context full full_like functional in_graph_context lazy map_tensors ones ones_like per_shard_dispatch "
-    "set_default_executor split tensor_to_layout to_tensors transfer_to while_loop zeros zeros_like"
+    "elementwise_min ensure_context full full_like functional gaussian gaussian_like in_graph_context lazy map_tensors "
+    "normal normal_like ones ones_like per_shard_dispatch set_default_executor split tensor_to_layout to_tensors "
+    "transfer_to uniform uniform_like while_loop zeros zeros_like"
 ).split()
 # What tensors have operators for, and what belongs to graphs alone.
 _HIDDEN = {"Function", "buffer_create", "buffer_load", "call", "getitem", "setitem"}
