@@ -1,6 +1,7 @@
 // Ops that functions of the runtime work out, since loops over independent elements cannot: they
 // sort, scan, or make results whose size the data decides.
 
+#include <cmath>
 #include <cstddef>
 
 #include "compiler/kernels/builder_state.h"
@@ -116,6 +117,70 @@ void Builder::build_nonzero(const ir::Op& op) {
   call(op, offsetof(KilnRuntime, true_positions),
        {Argument::of(mask), Argument::of_number(x->type.tensor().rank()),
         Argument::extents_of(mask), Argument::of(rows)},
+       {rows});
+}
+
+void Builder::build_irfft(const ir::Op& op) {
+  const ir::Value* x = op.operand(0);
+  const bool is_complex = op.attribute<bool>("input_is_complex");
+  graph::Shape shape = x->type.tensor().shape;
+  if (is_complex) shape.pop_back();
+  const Lines lines(shape, static_cast<std::size_t>(op.attribute<std::int64_t>("axis")));
+  const std::int64_t n = op.attribute<std::int64_t>("n");
+  const auto& normalization = op.attribute<std::string>("normalization");
+  const auto size = static_cast<double>(n);
+  const double scale = normalization == "backward" ? 1 / size
+                       : normalization == "ortho"  ? 1 / std::sqrt(size)
+                                                   : 1;
+  const int source = stored(x), result = new_result(op.result());
+  call(op, offsetof(KilnRuntime, irfft),
+       {Argument::of(source), Argument::of(result), Argument::of(lines.outer),
+        Argument::of(lines.length), Argument::of(lines.inner), Argument::of(Dim(n)),
+        Argument::of_number(is_complex ? 1 : 0), Argument::of_real(scale)},
+       {result});
+  if (checks_numbers(op)) check_numbers(op, op.result());
+}
+
+void Builder::build_roi_align(const ir::Op& op) {
+  const int input = stored(op.operand(0)), rois = stored(op.operand(1));
+  const int result = new_result(op.result());
+  const graph::Shape& shape = op.result()->type.tensor().shape;
+  call(op, offsetof(KilnRuntime, roi_align),
+       {Argument::of(input), Argument::extents_of(input), Argument::of(rois),
+        Argument::of(shape[0]), Argument::of(result), Argument::of(shape[1]),
+        Argument::of(shape[2]), Argument::of_real(op.attribute<double>("spatial_scale")),
+        Argument::of_real(op.attribute<double>("sampling_ratio")),
+        Argument::of_number(op.attribute<bool>("aligned") ? 1 : 0),
+        Argument::of_number(op.attribute<std::string>("mode") == "MAX" ? 1 : 0),
+        Argument::failure("roi_align: batch index {0} is outside of [0, {1})")},
+       {result});
+  if (checks_numbers(op)) check_numbers(op, op.result());
+}
+
+void Builder::build_suppression(const ir::Op& op) {
+  const ir::Value *boxes = op.operand(0), *scores = op.operand(1);
+  const graph::Shape& shape = scores->type.tensor().shape;
+  const Dim& out_dim = op.attribute<Dim>("out_dim");
+  const Dim most = read_scalar(stored_as(op.operand(2), DType::int64));
+  const int where = stored(boxes), how_good = stored(scores), overlap = stored(op.operand(3)),
+            least = stored(op.operand(4));
+  const int kept =
+      new_tensor(Tensor::Storage::temporary,
+                 graph::TensorType(DType::int64, shape, op.result()->type.tensor().device));
+  const int total = new_cell(op, DType::int64);
+  call(op, offsetof(KilnRuntime, suppress_boxes),
+       {Argument::of_number(boxes->type.tensor().dtype.code()), Argument::of(where),
+        Argument::of(how_good), Argument::of(overlap), Argument::of(least), Argument::of(shape[0]),
+        Argument::of(shape[1]), Argument::of(shape[2]), Argument::of(most), Argument::of(kept),
+        Argument::of(total)},
+       {kept, total});
+  const Dim count = read_scalar(total);
+  settle(op, out_dim, count, "non_maximum_suppression: out_dim is {0} but {1} boxes were selected",
+         {is_known(out_dim) ? out_dim : count, count});
+  const int rows = new_result(op.result());
+  call(op, offsetof(KilnRuntime, kept_boxes),
+       {Argument::of(kept), Argument::of(shape[0]), Argument::of(shape[1]), Argument::of(shape[2]),
+        Argument::of(rows)},
        {rows});
 }
 

@@ -223,6 +223,12 @@ void Builder::build_op(const ir::Op& op) {
       return build_cumsum(op);
     case OpKind::nonzero:
       return build_nonzero(op);
+    case OpKind::irfft:
+      return build_irfft(op);
+    case OpKind::roi_align:
+      return build_roi_align(op);
+    case OpKind::non_maximum_suppression:
+      return build_suppression(op);
     case OpKind::repeat_interleave:
       build_repeats(op);
       break;

@@ -55,6 +55,8 @@ class Builder {
   /// Stores the very value, for steps that read it where it lies.
   void require_itself(const ir::Value* value);
   void require(const ir::Value* value);
+  /// Whether more than a few ops lie between a value and what is stored.
+  static bool is_dear(const ir::Value* value);
   void require_operands(const ir::Op& op);
   // --- Tensors. ---
 
@@ -202,6 +204,9 @@ class Builder {
   void build_nonzero(const ir::Op& op);
   /// The places in the input that a repeat_interleave reads, one an element of its axis.
   void build_repeats(const ir::Op& op);
+  void build_irfft(const ir::Op& op);
+  void build_roi_align(const ir::Op& op);
+  void build_suppression(const ir::Op& op);
   // --- Functions of the runtime. ---
 
   /// A dense tensor for a result of an op.

@@ -18,6 +18,8 @@ namespace kiln::compiler {
 // Values that are computed where they are read, one from the other. Longer chains gain nothing, and
 // code for them takes more than its share of time to make.
 constexpr int kLongestChain = 64;
+// As many ops cost less than a place in memory.
+constexpr int kFewOps = 3;
 // A single element is computed again where it is read, up to so many times.
 constexpr int kManyReads = 16;
 
@@ -116,6 +118,15 @@ void Builder::require(const ir::Value* value) {
   if (base->producer && !is_leaf(base->producer->kind)) roots_.insert(base);
 }
 
+bool Builder::is_dear(const ir::Value* value) {
+  int ops = 0;
+  for (; value->producer && !is_anchor(value->producer->kind) && !is_leaf(value->producer->kind) &&
+         !value->producer->operands.empty() && value->producer->regions.empty();
+       value = value->producer->operand(0))
+    if (!is_view(value->producer->kind) && ++ops > kFewOps) return true;
+  return false;
+}
+
 void Builder::require_operands(const ir::Op& op) {
   if (is_scatter(op.kind))
     for (const ir::Value* operand : op.operands) require_itself(operand);
@@ -139,6 +150,10 @@ void Builder::require_operands(const ir::Op& op) {
     case OpKind::max_pool2d:
     case OpKind::avg_pool2d:
       require(op.operand(0));
+      // Indices that take work are worked out once, not for every element that they lead to.
+      if (op.kind == OpKind::gather && op.operand(0)->type.tensor().rank() > 1 &&
+          is_dear(op.operand(1)))
+        require(op.operand(1));
       break;
     case OpKind::cond:
     case OpKind::while_loop:

@@ -394,7 +394,8 @@ bool settles_sizes(const ir::Op& op) {
 /// Whether a call refuses values of the op's operands, be its own values read or not.
 bool checks_values(const ir::Op& op) {
   return op.kind == OpKind::gather || op.kind == OpKind::gather_nd || op.kind == OpKind::nonzero ||
-         op.kind == OpKind::repeat_interleave || is_scatter(op.kind);
+         op.kind == OpKind::repeat_interleave || op.kind == OpKind::roi_align ||
+         op.kind == OpKind::non_maximum_suppression || is_scatter(op.kind);
 }
 
 }  // namespace

@@ -146,6 +146,12 @@ void check_name(std::string_view what, std::string_view name) {
                what, name.substr(0, at)));
 }
 
+void check_count(const Inference& op, const Dim& out_dim) {
+  if (out_dim.is_static() && out_dim.value() < 0)
+    throw ValueError(
+        format("{}: out_dim must not be negative, got {}.", op.name(), out_dim.to_string()));
+}
+
 std::size_t checked_axis(const Inference& op, int rank) {
   const std::int64_t axis = op.integer("axis");
   if (axis < 0 || axis >= rank)
@@ -251,6 +257,10 @@ std::vector<Type> dispatch(const Inference& op) {
     case OpKind::bottom_k:
     case OpKind::cumsum:
       return infer_reduction(op);
+    case OpKind::irfft:
+    case OpKind::roi_align:
+    case OpKind::non_maximum_suppression:
+      return infer_image(op);
     case OpKind::softmax:
     case OpKind::logsoftmax:
     case OpKind::layer_norm:

@@ -60,6 +60,8 @@ Shape broadcast_shapes(const Shape& a, const Shape& b);
 /// Operands [first, last) must be on one device.
 void check_same_device(const Inference& op, std::size_t first, std::size_t last);
 void check_same_dtype(const Inference& op, std::size_t first, std::size_t last);
+/// A size that the data decides; a negative one: ValueError.
+void check_count(const Inference& op, const Dim& out_dim);
 /// The `axis` attribute, checked to lie in [0, rank).
 std::size_t checked_axis(const Inference& op, int rank);
 
@@ -71,6 +73,7 @@ std::vector<Type> infer_reduction(const Inference& op);
 std::vector<Type> infer_product(const Inference& op);
 std::vector<Type> infer_convolution(const Inference& op);
 std::vector<Type> infer_norm(const Inference& op);
+std::vector<Type> infer_image(const Inference& op);
 std::vector<Type> infer_source(const Inference& op);
 std::vector<Type> infer_effect(const Inference& op);
 

@@ -199,12 +199,6 @@ Type scatter_nd(const Inference& op) {
   return TensorType(x.dtype, x.shape, x.device);
 }
 
-void check_count(const Inference& op, const Dim& out_dim) {
-  if (out_dim.is_static() && out_dim.value() < 0)
-    throw ValueError(
-        format("{}: out_dim must not be negative, got {}.", op.name(), out_dim.to_string()));
-}
-
 Type nonzero(const Inference& op) {
   const TensorType& x = op.tensor(0);
   const Dim& out_dim = op.get<Dim>("out_dim");

@@ -187,6 +187,33 @@ std::vector<OpInfo> make_table() {
   add({K::top_k, "top_k", 1, 1, "input", {{"axis", A::integer}, {"k", A::dim}}});
   add({K::bottom_k, "bottom_k", 1, 1, "input", {{"axis", A::integer}, {"k", A::dim}}});
 
+  add({K::irfft,
+       "irfft",
+       1,
+       1,
+       "input_tensor",
+       {{"n", A::integer},
+        {"axis", A::integer},
+        {"normalization", A::string},
+        {"input_is_complex", A::boolean}}});
+  add({K::roi_align,
+       "roi_align",
+       2,
+       2,
+       "input rois",
+       {{"output_height", A::integer},
+        {"output_width", A::integer},
+        {"spatial_scale", A::real},
+        {"sampling_ratio", A::real},
+        {"aligned", A::boolean},
+        {"mode", A::string}}});
+  add({K::non_maximum_suppression,
+       "non_maximum_suppression",
+       5,
+       5,
+       "boxes scores max_output_boxes_per_class iou_threshold score_threshold",
+       {{"out_dim", A::dim}}});
+
   add({K::transfer_to, "transfer_to", 1, 2, "x chain", {{"device", A::device}}});
   add({.kind = K::buffer_load,
        .name = "buffer.load",

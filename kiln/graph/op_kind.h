@@ -94,6 +94,11 @@ enum class OpKind : std::uint16_t {
   rms_norm,      // (x, weight) {epsilon, weight_offset, multiply_before_cast}
   top_k,         // (x) {axis, k: Dim} -> values, indices; k <= size at run where symbolic
   bottom_k,      // as top_k
+  // Spectra and boxes.
+  irfft,                    // (x) {n, axis, normalization, input_is_complex}
+  roi_align,                // (input, rois) {output_height, output_width, spatial_scale,
+                            // sampling_ratio, aligned, mode}, all float32
+  non_maximum_suppression,  // (boxes, scores, most, iou_threshold, score_threshold) {out_dim: Dim}
   // Devices and side effects.
   transfer_to,         // (x) {device}, between two accelerators (x, chain) -> y, chain
   buffer_load,         // (buffer, chain) -> tensor, chain

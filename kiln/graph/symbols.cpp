@@ -48,6 +48,7 @@ bool defines_symbols(const ir::Op& op) {
     case OpKind::call:
     case OpKind::nonzero:
     case OpKind::repeat_interleave:
+    case OpKind::non_maximum_suppression:
       return true;
     case OpKind::range:
     case OpKind::broadcast_to:

@@ -95,6 +95,29 @@ typedef struct KilnRuntime {
   /* Only when KilnCall.traced is not 0: a condition or the test of a loop was decided, and `launch`
    * is what runs next on the way that is taken. */
   void (*choose)(KilnCall*, const char* launch);
+
+  /* scale times the inverse Fourier transform, of size n along the middle axis, of the spectra in a
+   * dense float32 tensor of extents [outer, size, inner], each of which begins with n / 2 + 1
+   * numbers that count; `is_complex`: pairs of a real and an imaginary part. */
+  void (*irfft)(KilnCall*, const float* source, float* result, int64_t outer, int64_t size,
+                int64_t inner, int64_t n, int32_t is_complex, double scale);
+
+  /* Bilinear samples of a float32 tensor [batch, height, width, channels], whose extents are given,
+   * in `count` regions. A number of a batch that is none: fails with it and the batch. */
+  void (*roi_align)(KilnCall*, const float* input, const int64_t* extents, const float* rois,
+                    int64_t count, float* result, int64_t result_height, int64_t result_width,
+                    double spatial_scale, double sampling_ratio, int32_t aligned, int32_t maximum,
+                    const KilnFailure* failure);
+
+  /* The boxes that non-maximum suppression keeps, at most `most` of each batch and class: their
+   * numbers in `kept` of extents [batch, classes, boxes], -1 behind the last, and how many there
+   * are. kept_boxes makes rows (batch, class, box) of them. */
+  void (*suppress_boxes)(KilnCall*, int32_t dtype, const void* boxes, const void* scores,
+                         const void* iou_threshold, const void* score_threshold, int64_t batch,
+                         int64_t classes, int64_t count, int64_t most, int64_t* kept,
+                         int64_t* total);
+  void (*kept_boxes)(KilnCall*, const int64_t* kept, int64_t batch, int64_t classes, int64_t count,
+                     int64_t* rows);
 } KilnRuntime;
 
 /* One call of an entry point. The program reads these fields and writes none. */

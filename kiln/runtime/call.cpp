@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kiln/runtime/boxes.h"
+#include "kiln/runtime/fft.h"
 #include "kiln/runtime/positions.h"
 #include "kiln/runtime/scan.h"
 #include "kiln/runtime/selection.h"
@@ -241,6 +243,52 @@ void call_repeat_positions(KilnCall* call, const std::int64_t* counts, std::int3
   if (!repeat_positions(counts, same != 0, n, total, positions)) fail(call, failure, nullptr, 0);
 }
 
+void call_irfft(KilnCall* call, const float* source, float* result, std::int64_t outer,
+                std::int64_t size, std::int64_t inner, std::int64_t n, std::int32_t is_complex,
+                double scale) {
+  check_interrupt();
+  inverse_real_fft(source, result, {outer, size, inner, n, is_complex != 0, scale},
+                   static_cast<int>(call->num_threads));
+}
+
+void call_roi_align(KilnCall* call, const float* input, const std::int64_t* extents,
+                    const float* rois, std::int64_t count, float* result,
+                    std::int64_t result_height, std::int64_t result_width, double spatial_scale,
+                    double sampling_ratio, std::int32_t aligned, std::int32_t maximum,
+                    const KilnFailure* failure) {
+  check_interrupt();
+  const RoiAlign sizes{.batch = extents[0],
+                       .height = extents[1],
+                       .width = extents[2],
+                       .channels = extents[3],
+                       .rois = count,
+                       .result_height = result_height,
+                       .result_width = result_width,
+                       .spatial_scale = static_cast<float>(spatial_scale),
+                       .sampling_ratio = static_cast<float>(sampling_ratio),
+                       .aligned = aligned != 0,
+                       .maximum = maximum != 0};
+  roi_align(input, rois, result, sizes, static_cast<int>(call->num_threads),
+            [&](std::int64_t batch) {
+              const std::int64_t values[] = {batch, sizes.batch};
+              fail(call, failure, values, 2);
+            });
+}
+
+void call_suppress_boxes(KilnCall* call, std::int32_t dtype, const void* boxes, const void* scores,
+                         const void* iou_threshold, const void* score_threshold, std::int64_t batch,
+                         std::int64_t classes, std::int64_t count, std::int64_t most,
+                         std::int64_t* kept, std::int64_t* total) {
+  check_interrupt();
+  *total = suppress(DType::from_code(dtype), boxes, scores, iou_threshold, score_threshold,
+                    {batch, count, classes, most}, kept, static_cast<int>(call->num_threads));
+}
+
+void call_kept_boxes(KilnCall*, const std::int64_t* kept, std::int64_t batch, std::int64_t classes,
+                     std::int64_t count, std::int64_t* rows) {
+  kept_rows(kept, {batch, count, classes, 0}, rows);
+}
+
 }  // namespace
 
 namespace {
@@ -262,6 +310,10 @@ constexpr KilnRuntime kTable{
     .true_positions = call_true_positions,
     .repeat_positions = call_repeat_positions,
     .choose = choose,
+    .irfft = call_irfft,
+    .roi_align = call_roi_align,
+    .suppress_boxes = call_suppress_boxes,
+    .kept_boxes = call_kept_boxes,
 };
 
 constexpr KilnRuntime replaying() {

@@ -1,6 +1,7 @@
 """Every op."""
 
 from collections.abc import Callable, Iterable, Sequence
+import enum
 
 import kiln._core.driver
 import kiln._core.dtype
@@ -272,6 +273,57 @@ def shape_to_tensor(shape: Iterable[kiln._core.graph.Dim | int | str]) -> kiln._
 
 def range(start: kiln.graph.TensorValueLike, stop: kiln.graph.TensorValueLike, step: kiln.graph.TensorValueLike = 1, out_dim: object | None = None, *, dtype: kiln._core.dtype.DType, device: kiln._core.graph.DeviceRef | kiln._core.driver.Device) -> kiln._core.graph.TensorValue:
     """`start + i * step` up to but without `stop`."""
+
+def resize_nearest(input: kiln.graph.TensorValueLike, size: Iterable[kiln._core.graph.Dim | int | str], coordinate_transform_mode: int = 0, round_mode: int = 0) -> kiln._core.graph.TensorValue:
+    """
+    The nearest element of the input, along every axis.
+
+    Coordinate modes: 0 half_pixel, 1 align_corners, 2 asymmetric, 3 half_pixel_1D. Round modes: 0 half
+    down, 1 half up, 2 floor, 3 ceil.
+    """
+
+def resize_linear(input: kiln.graph.TensorValueLike, size: Iterable[kiln._core.graph.Dim | int | str], coordinate_transform_mode: int = 0, antialias: bool = False) -> kiln._core.graph.TensorValue:
+    """
+    Linear interpolation, axis by axis; `antialias` widens the filter where the result is smaller.
+    """
+
+def resize_bicubic(input: kiln.graph.TensorValueLike, size: Iterable[kiln._core.graph.Dim | int | str]) -> kiln._core.graph.TensorValue:
+    """Cubic interpolation of the last two axes of NCHW."""
+
+class InterpolationMode(enum.Enum):
+    """How `resize` interpolates."""
+
+    NEAREST = 0
+
+    BILINEAR = 1
+
+    BICUBIC = 2
+
+def resize(input: kiln.graph.TensorValueLike, shape: Iterable[kiln._core.graph.Dim | int | str], interpolation: InterpolationMode = InterpolationMode.BILINEAR) -> kiln._core.graph.TensorValue:
+    """Resizes the last two axes of NCHW."""
+
+def fold(input: kiln.graph.TensorValueLike, output_size: int | str | kiln._core.graph.Dim | Sequence, kernel_size: int | str | kiln._core.graph.Dim | Sequence, stride: int | str | kiln._core.graph.Dim | Sequence = 1, dilation: int | str | kiln._core.graph.Dim | Sequence = 1, padding: int | str | kiln._core.graph.Dim | Sequence = 0) -> kiln._core.graph.TensorValue:
+    """
+    Adds up blocks `[N, C * kernel size, L]` where they lie in an image `[N, C, H, W]`.
+    """
+
+def irfft(input_tensor: kiln.graph.TensorValueLike, n: int | None = None, axis: int = -1, normalization: str = 'backward', input_is_complex: bool = False, buffer_size_mb: int = 512) -> kiln._core.graph.TensorValue:
+    """
+    The inverse Fourier transform of half a Hermitian spectrum, as numpy.fft.irfft.
+    """
+
+def roi_align(input: kiln.graph.TensorValueLike, rois: kiln.graph.TensorValueLike, output_height: int, output_width: int, spatial_scale: float = 1.0, sampling_ratio: float = 0.0, aligned: bool = False, mode: str = 'AVG') -> kiln._core.graph.TensorValue:
+    """
+    Bilinear samples of `[N, H, W, C]` in the bins of regions `(batch, x1, y1, x2, y2)`.
+    """
+
+def non_maximum_suppression(boxes: kiln.graph.TensorValueLike, scores: kiln.graph.TensorValueLike, max_output_boxes_per_class: kiln.graph.TensorValueLike, iou_threshold: kiln.graph.TensorValueLike, score_threshold: kiln.graph.TensorValueLike, out_dim: kiln._core.graph.Dim | int | str = 'num_selected') -> kiln._core.graph.TensorValue:
+    """
+    Rows `(batch, class, box)` of the boxes that no better one overlaps too much.
+
+    Boxes `[B, N, 4]` are corners `(y1, x1, y2, x2)`, scores `[B, K, N]`; `out_dim` is the number of
+    rows, checked when the graph runs.
+    """
 
 def sum(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
     """The sum along an axis, which stays with size 1."""
