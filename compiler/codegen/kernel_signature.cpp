@@ -29,7 +29,9 @@ class SignatureBuilder {
       out_.key += format("window{},{},{},{},{},{},{},{} ", dim(window.taps), window.stride,
                          window.dilation, dim(window.before), dim(window.extent), window.inside,
                          dim(window.step), dim(window.filter_step));
-    if (!kernel_.windows.empty()) out_.key += format("r{} ", static_cast<int>(kernel_.reduction));
+    if (!kernel_.windows.empty())
+      out_.key += format("r{},{},{},{} ", static_cast<int>(kernel_.reduction),
+                         kernel_.group_channels, kernel_.group_columns, dim(kernel_.filter_step));
     if (kernel_.score) {
       int score = expr(kernel_.score);
       out_.key += format("score{} ", score);

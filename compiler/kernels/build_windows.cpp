@@ -153,8 +153,8 @@ void Builder::build_convolution(const ir::Op& op, const ir::Value* value, int id
   product.groups = groups;
   product.channels = taps[dims];
   product.columns = out.back().floor_div(groups);
-  if (groups != Dim(1) && product.channels == Dim(1) && product.columns == Dim(1)) {
-    build_depthwise(op, value, id, std::move(product.windows));
+  if (groups != Dim(1) && are_small(product, value->type.tensor())) {
+    build_small_groups(op, value, id, product);
     return;
   }
   product.filter = [&](Arena& arena, const Index& group, const std::vector<Index>& tap,
@@ -168,29 +168,48 @@ void Builder::build_convolution(const ir::Op& op, const ir::Value* value, int id
   build_product_of_windows(op, product);
 }
 
-void Builder::build_depthwise(const ir::Op& op, const ir::Value* value, int id,
-                              std::vector<Window> windows) {
+bool Builder::are_small(const WindowProduct& product, const graph::TensorType& type) const {
+  const Dim &channels = product.channels, &columns = product.columns;
+  if (channels == Dim(1) && columns == Dim(1)) return true;
+  // Whole groups fill a register, and their channels not many.
+  constexpr std::int64_t kMostChannels = 16, kMostRegisters = 4;
+  const std::int64_t lanes = isa_.lanes(type.dtype.size_in_bytes());
+  return channels.is_static() && columns.is_static() && type.shape.back().is_static() &&
+         type.dtype.size_in_bytes() >= 4 && channels.value() > 0 && columns.value() > 0 &&
+         lanes % columns.value() == 0 && type.shape.back().value() % lanes == 0 &&
+         channels.value() <= std::min(kMostChannels, kMostRegisters * columns.value());
+}
+
+void Builder::build_small_groups(const ir::Op& op, const ir::Value* value, int id,
+                                 const WindowProduct& product) {
   const ir::Value* filter = op.operand(1);
   auto kernel = new_kernel(Kernel::Kind::windows);
   note(op);
-  kernel->windows = std::move(windows);
+  kernel->windows = product.windows;
+  if (product.channels != Dim(1) || product.columns != Dim(1)) {
+    kernel->group_channels = product.channels.value();
+    kernel->group_columns = product.columns.value();
+  }
   kernel->product_dtype = value->type.tensor().dtype;
   Arena& arena = *kernel->arena;
   const Position position = add_axes(*kernel, value->type.tensor().shape);
-  const int column = kernel->axes.back();
-  read_windows(*kernel, op.operand(0), position[0], position.back(), column);
-  // The filter, by taps and channel.
+  const int channel = arena.new_axis(op.operand(0)->type.tensor().shape.back());
+  read_windows(*kernel, op.operand(0), position[0], arena.axis_index(channel), channel);
+  // The filter, by taps, channel and column.
   Position at_taps;
   std::vector<int> taps;
   for (const Window& window : kernel->windows) {
     taps.push_back(arena.new_axis(window.taps));
     at_taps.push_back(arena.axis_index(taps.back()));
   }
-  at_taps.push_back(Index(0));
+  const int in_group = arena.new_axis(product.channels);
+  at_taps.push_back(arena.axis_index(in_group));
   at_taps.push_back(position.back());
   const MatrixOperand operand =
-      matrix_operand(arena, filter, at_taps, column, kernel->windows.size() + 1);
-  Arena::AxisMap origin;
+      matrix_operand(arena, filter, at_taps, kernel->axes.back(), kernel->windows.size() + 1);
+  kernel->filter_step = operand.index.coefficient(in_group);
+  Arena::AxisMap origin = {{channel, Index(0)}, {in_group, Index(0)}};
+  kernel->operands[0].index = arena.rewrite(kernel->operands[0].index, origin, {});
   for (std::size_t i = 0; i < taps.size(); ++i) {
     kernel->windows[i].filter_step = operand.index.coefficient(taps[i]);
     origin[taps[i]] = Index(0);

@@ -151,8 +151,10 @@ class Builder {
   void read_windows(Kernel& kernel, const ir::Value* value, const Index& batch,
                     const Index& channel, int unit);
   void build_convolution(const ir::Op& op, const ir::Value* value, int id);
-  void build_depthwise(const ir::Op& op, const ir::Value* value, int id,
-                       std::vector<Window> windows);
+  /// Whether the groups of a convolution are too small for products of matrices.
+  bool are_small(const WindowProduct& product, const graph::TensorType& type) const;
+  void build_small_groups(const ir::Op& op, const ir::Value* value, int id,
+                          const WindowProduct& product);
   void build_transposed_convolution(const ir::Op& op, const ir::Value* value, int id);
   void build_pool(const ir::Op& op, const ir::Value* value, int id);
   /// How many taps of the window at a position lie inside the input.

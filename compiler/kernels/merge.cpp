@@ -197,6 +197,9 @@ class Merger {
       }
       merged->windows = a.windows;
       merged->reduction = a.reduction;
+      merged->group_channels = a.group_channels;
+      merged->group_columns = a.group_columns;
+      merged->filter_step = a.filter_step;
       merged->product_dtype = a.product_dtype;
       for (const MatrixOperand& operand : a.operands)
         merged->operands.push_back({operand.tensor, arena.rewrite(operand.index, a_axes, {})});

@@ -97,6 +97,10 @@ struct Kernel {
   // windows, the operands are the input and, to be multiplied with it, a filter.
   std::vector<Window> windows;
   Reduction reduction = Reduction::sum;
+  // Of windows with a filter: so many channels make so many columns, side by side in a group.
+  std::int64_t group_channels = 1;
+  std::int64_t group_columns = 1;
+  Dim filter_step = 0;  // between channels of the filter, in elements
   int key_axis = -1;
   const Expr* score = nullptr;  // attention: what goes into the softmax, from the accumulator
 

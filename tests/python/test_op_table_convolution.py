@@ -57,6 +57,9 @@ CASES = {
     "one channel a group, wide": ((1, 12, 9, 5), (5, 9, 1, 5), (2, 1), ONE, (2, 2, 4, 4), 5),
     "one channel a group, apart": ((1, 9, 33, 32), (3, 2, 1, 32), (1, 2), (2, 3), (3, 0, 2, 5), 32),
     "several columns a channel": ((1, 5, 9, 4), (3, 3, 1, 12), ONE, ONE, (1, 1, 1, 1), 4),
+    "small groups": ((2, 6, 21, 32), (3, 3, 4, 32), ONE, ONE, (1, 1, 1, 1), 8),
+    "small groups, dilated": ((1, 7, 19, 24), (3, 2, 3, 64), (1, 2), (2, 3), (2, 0, 3, 3), 8),
+    "columns of one channel fill a register": ((1, 5, 12, 2), (3, 3, 1, 32), ONE, ONE, (1, 1, 1, 1), 2),
     "one channel": ((2, 9, 9, 1), (3, 3, 1, 1), ONE, ONE, (1, 1, 1, 1), 1),
     "one place": ((3, 3, 3, 8), (3, 3, 8, 5), ONE, ONE, NONE, 1),
 }
@@ -74,7 +77,7 @@ def test_conv2d(name, symbols):
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.parametrize("name", ["3x3", "1x1", "dilated", "groups", "one channel a group"])
+@pytest.mark.parametrize("name", ["3x3", "1x1", "dilated", "groups", "one channel a group", "small groups"])
 def test_conv2d_dtypes(dtype, name):
     xs, ws, *places = CASES[name]
     rng = generator("conv2d", dtype, name)

@@ -59,6 +59,7 @@ class ConvolutionEmitter {
     llvm::Value* line_taps = arguments_.dim(line_.taps);
     operands.k = joined ? f_.b.CreateMul(line_taps, channels_) : channels_;
     operands.lda = is_sparse(line_) ? channels_ : f_.b.CreateMul(f_.i64(line_.stride), pitch_);
+    operands.next = next_product(f_, arguments_);
     MatmulOperands::Lines lines;
     lines.count = f_.i64(1);
     for (std::size_t k = groups; k + 2 < rank; ++k)

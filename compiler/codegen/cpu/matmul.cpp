@@ -135,48 +135,51 @@ std::vector<int> possible_rows(const Isa& isa, DType dtype, const Cut& c) {
   return result;
 }
 
-// A function that leaves a finished tile in memory as [panel][tile_rows][columns]. Its arguments
-// are those of tile_arguments: a, packed, tile, lda, k, panel stride, then two fetches, or the
-// count and both steps of each loop around k.
+// Arguments of a tile function; the loops around k follow, with a count and two steps each.
+enum TileArgument { kA, kPacked, kTile, kLda, kK, kPanelStride, kFetches, kLoops = kFetches + 4 };
+
+// A function that leaves a finished tile in memory as [panel][tile_rows][columns]. Code is made for
+// those of its arguments that are constants.
 llvm::Function* make_tile_function(FunctionBuilder& caller, DType dtype, int rows, int panels,
-                                   const MatmulOperands& operands, const Values& arguments) {
+                                   const Values& arguments) {
   std::vector<llvm::Type*> types;
   for (llvm::Value* argument : arguments) types.push_back(argument->getType());
   FunctionBuilder f(
       caller.module, caller.isa,
       format("{}_tile_{}x{}", std::string_view(caller.function->getName()), rows, panels),
       caller.b.getVoidTy(), types, FunctionBuilder::Linkage::helper);
-  // Code is made for what is constant.
   Values given;
   for (unsigned i = 0; i < arguments.size(); ++i)
     given.push_back(constant_of(arguments[i]) ? arguments[i] : f.argument(i));
   int columns = panel_columns(f.isa, dtype);
   llvm::Type* element = element_type(f, dtype);
+  // `row` of the panels comes next.
   const std::function<Values(std::size_t, llvm::Value*, llvm::Value*, const Values&)> stretches =
-      [&](std::size_t next, llvm::Value* a, llvm::Value* packed, const Values& sums) {
-        if (next == given.size())
-          return emit_register_tile(f, dtype, rows, panels, a, given[3], packed, given[5], given[4],
-                                    sums);
+      [&](std::size_t next, llvm::Value* a, llvm::Value* row, const Values& sums) {
+        if (next == given.size()) {
+          std::vector<Fetch> fetches;
+          for (std::size_t i = kFetches; i < kLoops; i += 2)
+            fetches.push_back(
+                {f.b.CreateGEP(element, given[i], f.b.CreateMul(row, given[i + 1])), given[i + 1]});
+          llvm::Value* packed =
+              f.element(element, given[kPacked], f.b.CreateMul(row, f.i64(columns)));
+          return emit_register_tile(f, dtype, rows, panels, a, given[kLda], packed,
+                                    given[kPanelStride], given[kK], sums, fetches);
+        }
         return f.loop(
             f.i64(0), given[next], f.i64(1), sums, [&](llvm::Value* i, const Values& carried) {
               return stretches(next + 3, f.element(element, a, f.b.CreateMul(i, given[next + 1])),
-                               f.element(element, packed, f.b.CreateMul(i, given[next + 2])),
-                               carried);
+                               f.b.CreateAdd(row, f.b.CreateMul(i, given[next + 2])), carried);
             });
       };
-  Values registers;
-  if (operands.lines)
-    registers = stretches(6, given[0], given[1], no_sums(f, dtype, rows, panels));
-  else
-    registers = emit_register_tile(f, dtype, rows, panels, given[0], given[3], given[1], given[5],
-                                   given[4], {}, {{given[6], given[7]}, {given[8], given[9]}});
+  const Values registers = stretches(kLoops, given[kA], f.i64(0), no_sums(f, dtype, rows, panels));
   int lanes = f.isa.lanes(dtype.size_in_bytes());
   std::size_t next = 0;
   for (int row = 0; row < rows; ++row)
     for (int panel = 0; panel < panels; ++panel)
       for (int v = 0; v < f.isa.matmul_vectors; ++v) {
         std::int64_t at = (panel * tile_rows(f.isa, dtype) + row) * columns + v * lanes;
-        f.b.CreateAlignedStore(registers[next++], f.element(element, given[2], f.i64(at)),
+        f.b.CreateAlignedStore(registers[next++], f.element(element, given[kTile], f.i64(at)),
                                llvm::Align(static_cast<std::uint64_t>(f.isa.vector_bytes)));
       }
   f.b.CreateRetVoid();
@@ -375,9 +378,9 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
   llvm::Value *own_end = nullptr, *next_start = nullptr;
   if (operands.next) {
     const MatmulOperands::Next& next = *operands.next;
-    llvm::Value* alone = f.b.CreateAnd(
-        f.b.CreateICmpEQ(unit_begin, f.i64(0)),
-        f.b.CreateICmpEQ(unit_end, matmul_unit_count(f, dtype, operands.m, operands.n)));
+    llvm::Value* alone =
+        f.b.CreateAnd(f.b.CreateICmpEQ(unit_begin, f.i64(0)),
+                      f.b.CreateICmpEQ(unit_end, f.b.CreateMul(c.tiles, c.panels)));
     llvm::Value* threads = f.b.CreateSelect(alone, f.i64(1), next.threads);
     llvm::Value* worker = f.b.CreateSelect(alone, f.i64(0), next.worker);
     auto part = [&](llvm::Value* panels, llvm::Value* number) {
@@ -387,6 +390,8 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
     next_start = f.b.CreateGEP(f.b.getInt8Ty(), next.start,
                                f.b.CreateMul(part(next.panels, worker), next.bytes));
   }
+
+  llvm::Value* depth = operands.lines ? operands.lines->depth : operands.k;
 
   // Panels [from, to) of one tile of rows. The tile before the last fetches the first halves of the
   // panels `block` panels ahead into the second-level cache, the last one the second halves, so
@@ -402,42 +407,41 @@ void emit_matmul_block(FunctionBuilder& f, DType dtype, const MatmulOperands& op
       stretches = operands.lines->locate(f.b.CreateUDiv(tile_index, c.tiles_of_line), row0, rows);
     else
       stretches.a = f.element(element, operands.a, f.b.CreateNSWMul(row0, operands.lda));
-    llvm::Value* panel_stride =
-        f.b.CreateNSWMul(operands.lines ? operands.lines->depth : operands.k, f.i64(columns));
+    llvm::Value* panel_stride = f.b.CreateNSWMul(depth, f.i64(columns));
     loop_until(f, from, to, [&](llvm::Value* panel) -> llvm::Value* {
       llvm::Value* packed =
           f.element(element, operands.packed, f.b.CreateNSWMul(panel, panel_stride));
-      Values arguments = {stretches.a, packed, tile, operands.lda, operands.k, panel_stride};
-      if (operands.lines) {
-        arguments[1] = f.element(element, packed, f.b.CreateNSWMul(stretches.skip, f.i64(columns)));
-        for (std::size_t i = 0; i < stretches.counts.size(); ++i)
-          for (llvm::Value* value :
-               {stretches.counts[i], stretches.steps[i],
-                f.b.CreateNSWMul(operands.lines->panel_steps[i], f.i64(columns))})
-            arguments.push_back(value);
-      } else {
-        // These may lie behind the last panel.
-        llvm::Value* next = f.b.CreateGEP(element, packed, f.b.CreateMul(block, panel_stride));
-        if (own_end) {
-          llvm::Value* behind = f.b.CreateSub(f.b.CreateAdd(panel, block), own_end);
-          next = f.b.CreateSelect(
-              f.b.CreateICmpSGE(behind, f.i64(0)),
-              f.b.CreateGEP(element, next_start, f.b.CreateMul(behind, panel_stride)), next);
-        }
-        llvm::Value* middle =
-            f.b.CreateGEP(element, next, f.b.CreateMul(operands.k, f.i64(columns / 2)));
-        llvm::Value* half = f.i64(columns / 2);
-        for (llvm::Value* value :
-             {f.b.CreateSelect(fetching, f.b.CreateSelect(second, middle, next), tile),
-              f.b.CreateSelect(fetching, half, f.i64(0)), f.b.CreateSelect(single, middle, tile),
-              f.b.CreateSelect(single, half, f.i64(0))})
-          arguments.push_back(value);
+      // These may lie behind the last panel.
+      llvm::Value* next = f.b.CreateGEP(element, packed, f.b.CreateMul(block, panel_stride));
+      if (own_end) {
+        llvm::Value* behind = f.b.CreateSub(f.b.CreateAdd(panel, block), own_end);
+        next = f.b.CreateSelect(
+            f.b.CreateICmpSGE(behind, f.i64(0)),
+            f.b.CreateGEP(element, next_start, f.b.CreateMul(behind, panel_stride)), next);
       }
+      llvm::Value* half = f.i64(columns / 2);
+      llvm::Value* middle = f.b.CreateGEP(element, next, f.b.CreateMul(depth, half));
+      Values arguments = {stretches.a,
+                          packed,
+                          tile,
+                          operands.lda,
+                          operands.k,
+                          panel_stride,
+                          f.b.CreateSelect(fetching, f.b.CreateSelect(second, middle, next), tile),
+                          f.b.CreateSelect(fetching, half, f.i64(0)),
+                          f.b.CreateSelect(single, middle, tile),
+                          f.b.CreateSelect(single, half, f.i64(0))};
+      if (operands.lines)
+        arguments[kPacked] =
+            f.element(element, packed, f.b.CreateNSWMul(stretches.skip, f.i64(columns)));
+      for (std::size_t i = 0; i < stretches.counts.size(); ++i)
+        for (llvm::Value* value :
+             {stretches.counts[i], stretches.steps[i], operands.lines->panel_steps[i]})
+          arguments.push_back(value);
       auto variant = [&](std::size_t which) -> llvm::Value* {
         auto call = [&](int panels) {
-          f.b.CreateCall(
-              make_tile_function(f, dtype, row_counts[which], panels, operands, arguments),
-              arguments);
+          f.b.CreateCall(make_tile_function(f, dtype, row_counts[which], panels, arguments),
+                         arguments);
           return Values{f.i64(panels)};
         };
         const int panels = panels_of[which];

@@ -45,7 +45,7 @@ struct MatmulOperands {
     std::vector<llvm::Value*> steps;
   };
   /// The rows of a convolution: `m` rows for each of `count` lines, so that a tile lies in one
-  /// line. `a` and `next` are not used.
+  /// line. `a` is not used.
   struct Lines {
     llvm::Value* count;
     llvm::Value* depth;                     // rows of a panel

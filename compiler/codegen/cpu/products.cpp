@@ -86,6 +86,17 @@ void for_each_matrix(
   });
 }
 
+std::optional<MatmulOperands::Next> next_product(FunctionBuilder& f,
+                                                 const KernelArguments& arguments) {
+  const std::vector<llvm::Value*>& next = arguments.next();
+  if (next.empty()) return std::nullopt;
+  llvm::Value* threads = f.b.CreateAlignedLoad(
+      f.b.getInt64Ty(),
+      f.element(f.b.getInt8Ty(), arguments.call(), f.i64(offsetof(KilnCall, num_threads))),
+      llvm::Align(8));
+  return MatmulOperands::Next{next[0], next[1], next[2], f.argument(3), threads};
+}
+
 void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& program) {
   if (!kernel.windows.empty()) return emit_convolution(f, kernel, program);
   KernelArguments arguments(f, kernel, program);
@@ -98,13 +109,7 @@ void emit_matmul(FunctionBuilder& f, const Kernel& kernel, const Program& progra
   operands.n = arguments.dim(kernel.arena->extent(column));
   operands.k = arguments.dim(kernel.arena->extent(kernel.reduced_axis));
   operands.lda = arguments.dim(kernel.operands[0].index.coefficient(row));
-  if (const std::vector<llvm::Value*>& next = arguments.next(); !next.empty()) {
-    llvm::Value* threads = f.b.CreateAlignedLoad(
-        f.b.getInt64Ty(),
-        f.element(f.b.getInt8Ty(), arguments.call(), f.i64(offsetof(KilnCall, num_threads))),
-        llvm::Align(8));
-    operands.next = MatmulOperands::Next{next[0], next[1], next[2], f.argument(3), threads};
-  }
+  operands.next = next_product(f, arguments);
   llvm::Value* units = matmul_unit_count(f, dtype, operands.m, operands.n);
   for_each_matrix(
       e, kernel, kernel.axes.size() - 2, units, [&](llvm::Value* begin, llvm::Value* end) {

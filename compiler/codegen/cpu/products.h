@@ -18,6 +18,10 @@ llvm::Value* address(ExpressionEmitter& e, const Program& program, int tensor, c
 /// Stores what the kernel makes of a finished part of a row, on its last two axes.
 Epilogue epilogue_of(ExpressionEmitter& e, const Kernel& kernel);
 
+/// What the product behind this one reads, when it is known.
+std::optional<MatmulOperands::Next> next_product(FunctionBuilder& f,
+                                                 const KernelArguments& arguments);
+
 /// Runs `body` for each matrix that the units of this call touch, with its part of them; matrices
 /// differ in the first `batch_axes` axes and have `units` units each.
 void for_each_matrix(

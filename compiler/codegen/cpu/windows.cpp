@@ -1,8 +1,10 @@
-// Pooling and convolutions of each channel with a filter of its own.
+// Pooling, and convolutions of small groups of channels, which often have one channel each.
 //
-// Vectors run along the channels. A few neighbours of a line are computed together, so that a tap
-// of the filter is loaded once for all of them, and an element of the input once for all windows
-// that it lies in. At the ends of a line, where taps lie outside, positions go one by one.
+// Vectors run along the columns of the result. For a group of several channels, each of these is
+// spread over the columns of its group, which takes one shuffle for the groups of a register. A few
+// neighbours of a line are computed together, so that a tap of the filter is loaded once for all of
+// them, and an element of the input once for all windows that it lies in. At the ends of a line,
+// where taps lie outside, positions go one by one.
 
 #include "compiler/codegen/cpu/windows.h"
 
@@ -17,8 +19,8 @@ namespace kiln::compiler {
 
 namespace {
 
-// Taps of a line that are written out.
-constexpr std::int64_t kMostUnrolledTaps = 8;
+// Taps of a line, times the channels of a group, that are written out.
+constexpr std::int64_t kMostUnrolledTaps = 16;
 
 llvm::Value* maximum(FunctionBuilder& f, llvm::Value* x, llvm::Value* y) {
   return f.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
@@ -130,7 +132,10 @@ class WindowEmitter {
       input = f_.element(memory(0), input, taps.offset);
     }
     auto column = [&](llvm::Value* c, int lanes, llvm::Value* mask) {
-      Values sums = reduce(f_.element(memory(0), input, c),
+      // Whole registers hold whole groups.
+      llvm::Value* channel = f_.b.CreateUDiv(f_.b.CreateNUWMul(c, f_.i64(kernel_.group_channels)),
+                                             f_.i64(kernel_.group_columns));
+      Values sums = reduce(f_.element(memory(0), input, channel),
                            has_filter() ? f_.element(memory(1), filter, c) : nullptr, taps.count,
                            count, lanes, mask);
       for (int i = 0; i < count; ++i)
@@ -189,50 +194,73 @@ class WindowEmitter {
                    int lanes, llvm::Value* mask) {
     const auto count = static_cast<std::int64_t>(sums.size());
     llvm::Value* step = arguments_.dim(line_.step);
-    auto load = [&](std::size_t operand, llvm::Value* from) {
-      llvm::Type* type = memory(operand, lanes);
-      const llvm::Align align(static_cast<std::uint64_t>(input_type(operand).size_in_bytes()));
-      llvm::Value* raw = mask ? static_cast<llvm::Value*>(f_.b.CreateMaskedLoad(
-                                    type, from, align, mask, llvm::Constant::getNullValue(type)))
-                              : f_.b.CreateAlignedLoad(type, from, align);
-      return f_.lower.from_memory(raw, input_type(operand));
+    const auto input_at = [&](llvm::Value* position) {
+      return inputs(f_.element(memory(0), input, f_.b.CreateMul(position, step)), lanes, mask);
     };
-    auto combine = [&](llvm::Value* sum, llvm::Value* x, llvm::Value* w) {
-      return w ? multiply_add(f_, x, w, sum)
-               : e_.combine(kernel_.reduction, sum, x, kernel_.product_dtype);
+    const auto weights_at = [&](llvm::Value* tap) {
+      Values weights;
+      for (std::int64_t c = 0; filter && c < kernel_.group_channels; ++c) {
+        llvm::Value* offset = f_.b.CreateMul(f_.i64(c), arguments_.dim(kernel_.filter_step));
+        weights.push_back(
+            load(1, f_.element(memory(1), at_tap(filter, tap, line_), offset), lanes, mask));
+      }
+      return weights;
     };
-    const bool written_out =
-        count > 1 && line_.taps.is_static() && line_.taps.value() <= kMostUnrolledTaps;
+    const auto combine = [&](llvm::Value*& sum, const Values& x, const Values& w) {
+      for (std::size_t c = 0; c < x.size(); ++c)
+        sum = filter ? multiply_add(f_, x[c], w[c], sum)
+                     : e_.combine(kernel_.reduction, sum, x[c], kernel_.product_dtype);
+    };
+    const bool written_out = count > 1 && line_.taps.is_static() &&
+                             line_.taps.value() * kernel_.group_channels <= kMostUnrolledTaps;
     if (!written_out)
       return f_.loop(f_.i64(0), taps, f_.i64(1), sums, [&](llvm::Value* tap, Values carried) {
-        llvm::Value* x = f_.element(
-            memory(0), input, f_.b.CreateMul(f_.b.CreateMul(tap, f_.i64(line_.dilation)), step));
-        llvm::Value* w = filter ? load(1, at_tap(filter, tap, line_)) : nullptr;
-        for (std::int64_t i = 0; i < count; ++i) {
-          llvm::Value*& sum = carried[static_cast<std::size_t>(i)];
-          llvm::Value* from =
-              f_.element(memory(0), x, f_.b.CreateMul(f_.i64(i * line_.stride), step));
-          sum = combine(sum, load(0, from), w);
-        }
+        const Values weights = weights_at(tap);
+        llvm::Value* first = f_.b.CreateMul(tap, f_.i64(line_.dilation));
+        for (std::int64_t i = 0; i < count; ++i)
+          combine(carried[static_cast<std::size_t>(i)],
+                  input_at(f_.b.CreateAdd(first, f_.i64(i * line_.stride))), weights);
         return carried;
       });
-    Values weights;
-    for (std::int64_t tap = 0; filter && tap < line_.taps.value(); ++tap)
-      weights.push_back(load(1, at_tap(filter, f_.i64(tap), line_)));
+    std::vector<Values> weights;
+    for (std::int64_t tap = 0; tap < line_.taps.value(); ++tap)
+      weights.push_back(weights_at(f_.i64(tap)));
     // Who reads the element at a distance: pairs of position and tap.
     std::map<std::int64_t, std::vector<std::pair<std::int64_t, std::int64_t>>> readers;
     for (std::int64_t i = 0; i < count; ++i)
       for (std::int64_t tap = 0; tap < line_.taps.value(); ++tap)
         readers[i * line_.stride + tap * line_.dilation].emplace_back(i, tap);
     for (const auto& [distance, pairs] : readers) {
-      llvm::Value* x =
-          load(0, f_.element(memory(0), input, f_.b.CreateMul(f_.i64(distance), step)));
-      for (const auto& [i, tap] : pairs) {
-        llvm::Value*& sum = sums[static_cast<std::size_t>(i)];
-        sum = combine(sum, x, filter ? weights[static_cast<std::size_t>(tap)] : nullptr);
-      }
+      const Values x = input_at(f_.i64(distance));
+      for (const auto& [i, tap] : pairs)
+        combine(sums[static_cast<std::size_t>(i)], x, weights[static_cast<std::size_t>(tap)]);
     }
     return sums;
+  }
+
+  llvm::Value* load(std::size_t operand, llvm::Value* from, int lanes, llvm::Value* mask) {
+    llvm::Type* type = memory(operand, lanes);
+    const llvm::Align align(static_cast<std::uint64_t>(input_type(operand).size_in_bytes()));
+    llvm::Value* raw = mask ? static_cast<llvm::Value*>(f_.b.CreateMaskedLoad(
+                                  type, from, align, mask, llvm::Constant::getNullValue(type)))
+                            : f_.b.CreateAlignedLoad(type, from, align);
+    return f_.lower.from_memory(raw, input_type(operand));
+  }
+
+  /// For each channel of a group, what the columns of the groups in a register are multiplied with.
+  Values inputs(llvm::Value* from, int lanes, llvm::Value* mask) {
+    const auto channels = static_cast<int>(kernel_.group_channels);
+    const auto columns = static_cast<int>(kernel_.group_columns);
+    if (channels == 1 && columns == 1) return {load(0, from, lanes, mask)};
+    llvm::Value* groups = load(0, from, lanes / columns * channels, nullptr);
+    if (lanes / columns * channels == 1) return {f_.lower.splat(groups, lanes)};
+    Values result;
+    for (int c = 0; c < channels; ++c) {
+      llvm::SmallVector<int> source;
+      for (int lane = 0; lane < lanes; ++lane) source.push_back(lane / columns * channels + c);
+      result.push_back(f_.b.CreateShuffleVector(groups, source));
+    }
+    return result;
   }
 
   FunctionBuilder& f_;
