@@ -121,6 +121,7 @@ class Compilation {
     size_ranges(graph);
     write_graphs(graph.name + ".inlined");
     if (!options_.nan_check) find_attention(graph);
+    keep_channels_last(graph);
     expand(graph);
     remove_dead_ops(graph);
     write_graphs(graph.name + ".expanded");

@@ -37,6 +37,9 @@ void size_ranges(graph::ir::Graph& graph);
 /// Marks products that are attentions.
 void find_attention(graph::ir::Graph& graph);
 
+/// Moves permutes behind what is done between convolutions, so that they cancel.
+void keep_channels_last(graph::ir::Graph& graph);
+
 /// Writes softmax, the norms and products of halves with simpler ops.
 void expand(graph::ir::Graph& graph);
 

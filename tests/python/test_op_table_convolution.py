@@ -308,8 +308,11 @@ def test_what_follows_is_fused():
         w = values(rng, "float32", (size, size, 20 // groups, 20))
         padding = (size // 2,) * 4
         for shapes in (None, [("n", "h", "w", 20), w.shape, b.shape]):
-            got = run(lambda x, w, b: ops.relu(ops.conv2d(x, w, padding=padding, groups=groups, bias=b)) + x, x, w, b,
-                      shapes=shapes)[0]
+            model = compiled(lambda x, w, b: ops.relu(ops.conv2d(x, w, padding=padding, groups=groups, bias=b)) + x,
+                             [tensor_type("float32", s) for s in shapes or (x.shape, w.shape, b.shape)])
+            kernels = [k for k in model.kernel_summaries if "Pack" not in k]
+            assert len(kernels) == (2 if groups == 2 else 1), kernels  # groups are an axis of their own
+            got = execute(model, [x, w, b])[0]
             exact = np.maximum(convolved(x, w, ONE, ONE, padding, groups) + b.astype(np.float64), 0) + x
             assert_ulp(got, exact, 4, 1e-4)
 
@@ -371,3 +374,51 @@ def test_prepared_filters_and_constant_inputs():
     assert_close(b, exact + x[0, 0, 0, 0], 1e2, "float32", 36)
     assert_close(c, transposed(x, turned, (2, 2), ONE, NONE) + x[0, 0, 0, 0], 1e2, "float32", 36)
     assert_close(d, convolved(x, w, ONE, ONE, (1, 1, 1, 1)), 1e2, "float32", 36)
+
+
+def channels_first(x, w, size):
+    return ops.conv2d(x, w, padding=(size // 2,) * 4, input_layout=NCHW, filter_layout=FilterLayout.FCRS)
+
+
+def test_channels_first_stay_away_between_convolutions():
+    """Permutes meet behind what lies between two convolutions, and cancel."""
+    def build(x, w, b, v):
+        y = ops.relu(channels_first(x, w, 3) + ops.reshape(b, [8, 1, 1]))
+        z = channels_first(y, w, 3) * ops.reshape(b, [1, 8, 1, 1]) + y
+        joined = ops.concat([z, ops.where(ops.greater(z, 0), z, y * 2), y], 1)
+        return channels_first(joined, v, 1), ops.max(y, axis=1)
+
+    rng = generator("channels first")
+    x, w, b, v = (values(rng, "float32", s) for s in ((2, 8, 6, 13), (8, 8, 3, 3), (8,), (5, 24, 1, 1)))
+    types = [tensor_type("float32", s) for s in (("n", 8, "h", "w"), w.shape, b.shape, v.shape)]
+    model = compiled(build, types)
+    convolutions = [k for k in model.kernel_summaries if "conv2d" in k and "Pack" not in k]
+    assert any("relu" in k for k in convolutions) and any("mul" in k for k in convolutions), model.kernel_summaries
+
+    nhwc, rscf = np.moveaxis(x, 1, -1), np.transpose(w, (2, 3, 1, 0))
+    around = (1, 1, 1, 1)
+    y = np.maximum(convolved(nhwc, rscf, ONE, ONE, around) + b, 0)
+    z = convolved(y, rscf, ONE, ONE, around) * b + y
+    joined = np.concatenate([z, np.where(z > 0, z, y * 2), y], -1)
+    got, largest = execute(model, [x, w, b, v])
+    exact = np.moveaxis(joined @ v[:, :, 0, 0].T.astype(np.float64), -1, 1)
+    size = np.abs(joined).max() * np.abs(v).sum()
+    assert_ulp(got, exact, 4, 1e-5 * size)
+    assert_ulp(largest, np.moveaxis(y, -1, 1).max(1, keepdims=True), 4, 1e-4)
+
+
+def test_joined_permutes_of_one_image():
+    x = values(generator("joined"), "float32", (1, 4, 5, 3))
+    orders = ([0, 3, 1, 2], [2, 0, 3, 1], [0, 2, 3, 1])
+
+    def build(x):
+        y = ops.max_pool2d(x, 2)
+        turned = [ops.permute(ops.permute(y, orders[0]), order) for order in orders]
+        return [*turned, ops.exp(ops.permute(y, orders[1])) + ops.permute(ops.sqrt(ops.abs(y)), orders[1])]
+
+    y = pooled(x, (2, 2), ONE, ONE, (0, 0), lowest=-np.inf).astype(np.float32)
+    *turned, last = run(build, x)
+    for got, order in zip(turned, orders):
+        assert_equal(got, np.transpose(np.transpose(y, orders[0]), order))
+    wide = y.astype(np.float64)
+    assert_ulp(last, np.transpose(np.exp(wide) + np.sqrt(np.abs(wide)), orders[1]), 8)

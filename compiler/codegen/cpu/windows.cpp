@@ -98,11 +98,15 @@ class WindowEmitter {
         f_.b.CreateICmpSLT(last, f_.i64(0)), f_.i64(0),
         f_.b.CreateAdd(f_.b.CreateUDiv(maximum(f_, last, f_.i64(0)), stride), f_.i64(1)));
     high = maximum(f_, low, minimum(f_, high, length));
-    const std::int64_t together = f_.isa.avx512 ? 8 : 4;
-    llvm::Value* whole =
-        f_.b.CreateAdd(low, f_.b.CreateAnd(f_.b.CreateSub(high, low), f_.i64(-together)));
-    f_.loop(low, whole, f_.i64(together),
-            [&](llvm::Value* at) { emit_positions(at, static_cast<int>(together)); });
+    // As many together as there are, in parts of 8 where registers suffice, then of 4, then alone.
+    llvm::Value* whole = low;
+    for (const int together : {8, 4}) {
+      if (together == 8 && !f_.isa.avx512) continue;
+      llvm::Value* from = whole;
+      whole = f_.b.CreateAdd(from, f_.b.CreateAnd(f_.b.CreateSub(high, from), f_.i64(-together)));
+      f_.loop(from, whole, f_.i64(together),
+              [&](llvm::Value* at) { emit_positions(at, together); });
+    }
     f_.loop(f_.i64(0), f_.i64(2), f_.i64(1), [&](llvm::Value* end) {
       llvm::Value* front = f_.b.CreateICmpEQ(end, f_.i64(0));
       f_.loop(f_.b.CreateSelect(front, f_.i64(0), whole), f_.b.CreateSelect(front, low, length),
