@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include "compiler/passes/passes.h"
@@ -155,6 +156,111 @@ json describe_prepared(const Program& program) {
   return prepared;
 }
 
+/// Temporaries that are kept in a run, in the order in which they are first kept.
+std::vector<int> kept_values(const Program& program, const std::vector<Use>& uses) {
+  std::vector<int> ids;
+  for (std::size_t id = 0; id < program.tensors.size(); ++id)
+    if (program.tensors[id].storage == Tensor::Storage::temporary && uses[id].kept_from >= 0)
+      ids.push_back(static_cast<int>(id));
+  std::sort(ids.begin(), ids.end(), [&](int a, int b) {
+    return std::pair(uses[static_cast<std::size_t>(a)].kept_from, a) <
+           std::pair(uses[static_cast<std::size_t>(b)].kept_from, b);
+  });
+  return ids;
+}
+
+/// What a kernel moves and works out.
+class Work {
+ public:
+  explicit Work(const Program& program) : program_(program) {
+    int kernels = 0;
+    kept_ = kept_values(program, uses_of(program, kernels));
+  }
+
+  json tensors(const std::set<int>& ids) const {
+    json list = json::array();
+    for (const int id : ids) {
+      json entry = describe_tensor(program_.tensors[static_cast<std::size_t>(id)]);
+      entry.erase("op");
+      entry["tensor"] = name_of(id);
+      list.push_back(std::move(entry));
+    }
+    return list;
+  }
+
+  /// Arithmetic on elements, as a formula; empty when it cannot be counted.
+  static std::string flops(const Kernel& kernel) {
+    try {
+      Dim sum = 0;
+      std::unordered_map<const Expr*, bool> seen;
+      const auto count = [&](const Expr* expr) {
+        if (expr->kind == Expr::Kind::unary || expr->kind == Expr::Kind::binary)
+          sum = sum + points(kernel, expr->axes);
+        if (expr->kind == Expr::Kind::reduce) sum = sum + points(kernel, expr->args[0]->axes);
+      };
+      for (const Store& store : kernel.stores) walk(store.value, seen, count);
+      if (kernel.score) walk(kernel.score, seen, count);
+      const Dim each = kernel_points(kernel);
+      if (kernel.kind == Kernel::Kind::matmul) sum = sum + each * product_depth(kernel) * 2;
+      if (kernel.kind == Kernel::Kind::windows) {
+        Dim taps = kernel.operands.size() > 1 ? 2 : 1;
+        for (const Window& window : kernel.windows) taps = taps * window.taps;
+        sum = sum + each * taps;
+      }
+      if (kernel.kind == Kernel::Kind::attention && kernel.key_axis >= 0) {
+        // Two products, of which the first is over rows and keys.
+        Dim rows = 1;
+        for (std::size_t i = 0; i + 1 < kernel.axes.size(); ++i) rows = rows * kernel.extent(i);
+        const Dim& keys = kernel.arena->extent(kernel.key_axis);
+        sum = sum + rows * keys * kernel.arena->extent(kernel.reduced_axis) * 2 + each * keys * 2;
+      }
+      return sum.to_string();
+    } catch (const ValueError&) {
+      return "";  // beyond 64 bits
+    }
+  }
+
+ private:
+  static Dim points(const Kernel& kernel, AxisSet axes) {
+    Dim count = 1;
+    for (int axis = 0; axis < 64; ++axis)
+      if (axes & axis_bit(axis)) count = count * kernel.arena->extent(axis);
+    return count;
+  }
+  static Dim kernel_points(const Kernel& kernel) {
+    Dim count = 1;
+    for (std::size_t i = 0; i < kernel.axes.size(); ++i) count = count * kernel.extent(i);
+    return count;
+  }
+
+  std::string name_of(int id) const {
+    const Tensor& tensor = program_.tensors[static_cast<std::size_t>(id)];
+    const auto number = static_cast<std::size_t>(tensor.number);
+    const auto named = [&](const std::vector<std::string>& names, std::string_view kind) {
+      return number < names.size() ? format("{} {}", kind, names[number])
+                                   : format("{} {}", kind, number);
+    };
+    switch (tensor.storage) {
+      case Tensor::Storage::input:
+        return named(program_.graph->argument_names, "input");
+      case Tensor::Storage::weight:
+        return named(program_.weights, "weight");
+      case Tensor::Storage::constant:
+        return "constant";
+      case Tensor::Storage::output:
+        return format("output {}", number);
+      case Tensor::Storage::prepared:
+        return format("prepared {}", number);
+      case Tensor::Storage::temporary:
+        break;
+    }
+    return format("value {}", std::find(kept_.begin(), kept_.end(), id) - kept_.begin());
+  }
+
+  const Program& program_;
+  std::vector<int> kept_;
+};
+
 }  // namespace
 
 json describe_kernels(const Program& program, const KernelSymbols& symbols,
@@ -162,6 +268,7 @@ json describe_kernels(const Program& program, const KernelSymbols& symbols,
   json kernels = json::array();
   std::set<std::string> named;
   int number = 0;
+  const Work work(program);
   for (const std::vector<Step>* steps : {&program.init, &program.run})
     for_each_step(*steps, [&](const Step& step) {
       if (!step.kernel) return;
@@ -179,6 +286,11 @@ json describe_kernels(const Program& program, const KernelSymbols& symbols,
                      {"extents", std::move(extents)}};
       if (!init) kernel["number"] = number++;
       kernel["ops"] = std::move(ops);
+      const Accesses accesses = accesses_of(step);
+      kernel["reads"] = work.tensors(accesses.reads);
+      kernel["writes"] = work.tensors(accesses.writes);
+      if (std::string flops = Work::flops(*step.kernel); !flops.empty())
+        kernel["flops"] = std::move(flops);
       kernels.push_back(std::move(kernel));
     });
   std::vector<const graph::ir::Op*> host_ops;
@@ -218,14 +330,7 @@ json describe_memory(const Program& program, const MemoryPlan& plan, const Isa& 
 
   int kernels = 0;
   const std::vector<Use> uses = uses_of(program, kernels);
-  std::vector<int> ids;
-  for (std::size_t id = 0; id < program.tensors.size(); ++id)
-    if (program.tensors[id].storage == Tensor::Storage::temporary && uses[id].kept_from >= 0)
-      ids.push_back(static_cast<int>(id));
-  std::sort(ids.begin(), ids.end(), [&](int a, int b) {
-    return std::pair(uses[static_cast<std::size_t>(a)].kept_from, a) <
-           std::pair(uses[static_cast<std::size_t>(b)].kept_from, b);
-  });
+  const std::vector<int> ids = kept_values(program, uses);
   auto number_of = [&](int id) { return std::find(ids.begin(), ids.end(), id) - ids.begin(); };
   json values = json::array();
   for (int id : ids) {

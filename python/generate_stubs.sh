@@ -10,6 +10,7 @@ python=${PYTHON:-$root/.venv/bin/python}
 fresh=$(mktemp -d)
 PYTHONPATH=$build/python "$python" -m nanobind.stubgen -q -m kiln._core -r -P \
   -p "$root/python/stub_patterns.txt" -O "$fresh"
+"$python" "$root/python/type_functional.py" "$fresh/_core"
 rm -rf "$output/_core"
 mv "$fresh/_core" "$output/_core"
 rmdir "$fresh"

@@ -23,6 +23,11 @@ struct InspectOptions {
   std::string level;    // of that image; empty: the one for this machine
 };
 
+struct ExplainOptions {
+  std::string file;
+  std::string output;  // of the page
+};
+
 struct CompileCommandOptions {
   std::string file;
   std::string output;
@@ -33,6 +38,7 @@ struct CompileCommandOptions {
 void run_command(const RunOptions& options);
 void bench_command(const BenchOptions& options);
 void inspect_command(const InspectOptions& options);
+void explain_command(const ExplainOptions& options);
 void compile_command(const CompileCommandOptions& options);
 
 }  // namespace kiln::tools

@@ -1,6 +1,8 @@
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "kiln/engine/explain.h"
 #include "kiln/runtime/image.h"
 #include "kiln/support/error.h"
 #include "kiln/support/file.h"
@@ -12,85 +14,6 @@ namespace kiln::tools {
 namespace {
 
 using nlohmann::json;
-
-json shape_json(const graph::Shape& shape) {
-  json list = json::array();
-  for (const graph::Dim& dim : shape) {
-    if (dim.is_static())
-      list.push_back(dim.value());
-    else
-      list.push_back(dim.to_string());
-  }
-  return list;
-}
-
-json tensors_json(const std::vector<runtime::TensorSignature>& tensors) {
-  json list = json::array();
-  for (const auto& tensor : tensors)
-    list.push_back({{"name", tensor.name},
-                    {"dtype", tensor.dtype.name()},
-                    {"shape", shape_json(tensor.shape)},
-                    {"device", tensor.device.to_string()},
-                    {"buffer", tensor.is_buffer},
-                    {"written", tensor.is_written}});
-  return list;
-}
-
-/// The plan that the compiler wrote down, or an empty object.
-json plan_of(const runtime::Artifact& artifact) {
-  const auto bytes = artifact.section("plan");
-  const char* begin = reinterpret_cast<const char*>(bytes.data());
-  return parse_plan(begin, begin + bytes.size());
-}
-
-json describe(const engine::CompiledModel& compiled) {
-  const runtime::Artifact& artifact = *compiled.artifact();
-  const runtime::ArtifactHeader& header = artifact.header();
-  const engine::MefInfo info = compiled.info();
-  json graphs = json::array();
-  for (const auto& graph : header.graphs) {
-    json weights = json::array();
-    for (std::uint32_t index : graph.weights) weights.push_back(header.weights[index].name);
-    graphs.push_back({{"name", graph.name},
-                      {"inputs", tensors_json(graph.inputs)},
-                      {"outputs", tensors_json(graph.outputs)},
-                      {"symbols", graph.symbols},
-                      {"weights", weights},
-                      {"kernels", artifact.kernel_summaries(graph.name)}});
-  }
-  json weights = json::array();
-  for (const auto& weight : header.weights)
-    weights.push_back({{"name", weight.name},
-                       {"dtype", weight.dtype.name()},
-                       {"shape", shape_json(weight.shape)},
-                       {"device", weight.device.to_string()},
-                       {"bytes", runtime::packed_bytes(weight.dtype, weight.shape)},
-                       {"carried", weight.offset.has_value()}});
-  json targets = json::array();
-  for (const auto& target : header.targets)
-    targets.push_back({{"triple", target.triple},
-                       {"cpu", target.cpu},
-                       {"level", target.level},
-                       {"features", target.features}});
-  json sections = json::array();
-  for (const auto& section : header.sections)
-    sections.push_back({{"kind", section.kind},
-                        {"offset", section.offset},
-                        {"length", section.length},
-                        {"checksum", format("{:016x}", section.checksum)}});
-  return {{"format_version", info.format_version},
-          {"kiln_version", info.kiln_version},
-          {"runtime_interface", info.runtime_interface},
-          {"created_at", header.created_at},
-          {"compatible", info.compatible},
-          {"reasons", info.reasons},
-          {"graphs", graphs},
-          {"weights", weights},
-          {"targets", targets},
-          {"custom_kernels", info.custom_kernels},
-          {"sections", sections},
-          {"plan", plan_of(artifact)}};
-}
 
 std::string tensor_line(const json& tensor) {
   std::vector<std::string> dims;
@@ -168,11 +91,21 @@ void inspect_command(const InspectOptions& options) {
     extract(*compiled.artifact(), options);
     return;
   }
-  const json facts = describe(compiled);
+  const std::string facts = engine::describe(compiled);
   if (options.json)
-    print_line(facts.dump(2, ' ', false, json::error_handler_t::replace));
+    print_line(facts);
   else
-    print_text(facts);
+    print_text(json::parse(facts));
+}
+
+void explain_command(const ExplainOptions& options) {
+  const engine::InferenceSession session;
+  const std::filesystem::path file(options.file);
+  const std::string output =
+      options.output.empty() ? file.stem().string() + ".html" : options.output;
+  write_file(output,
+             engine::explain(open_program(session, options.file), file.filename().string()));
+  print_line(format("wrote {}", output));
 }
 
 }  // namespace kiln::tools

@@ -74,7 +74,7 @@ void check_command(const CLI::App& app, std::string_view given) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Runs, measures, inspects and compiles kiln programs.", "kiln");
+  CLI::App app("Runs, measures, inspects, explains and compiles kiln programs.", "kiln");
   app.require_subcommand(1);
   app.set_version_flag("--version", kiln::version());
 
@@ -110,6 +110,15 @@ int run(int argc, char** argv) {
                    "which code to extract, such as x86-64-v3; absent: the one for this machine")
       ->type_name("LEVEL");
 
+  ExplainOptions explain_options;
+  CLI::App* explain = app.add_subcommand(
+      "explain", "write a page that shows ops, kernels, bytes, flops and memory over time");
+  add_file(*explain, explain_options.file);
+  explain
+      ->add_option("-o,--output", explain_options.output,
+                   "the page; the file's name with .html in this folder if absent")
+      ->type_name("OUT.html");
+
   CompileCommandOptions compile_options;
   CLI::App* compile = app.add_subcommand("compile", "compile the text of graphs into a MEF");
   add_file(*compile, compile_options.file,
@@ -136,6 +145,7 @@ int run(int argc, char** argv) {
   if (run->parsed()) run_command(run_options);
   if (bench->parsed()) bench_command(bench_options);
   if (inspect->parsed()) inspect_command(inspect_options);
+  if (explain->parsed()) explain_command(explain_options);
   if (compile->parsed()) compile_command(compile_options);
   return 0;
 }

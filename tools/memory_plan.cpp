@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kDeepest = 8;
 constexpr std::size_t kWidestColumn = 40;
 constexpr std::int64_t kWidestChart = 48;
 
@@ -142,13 +141,6 @@ std::string graph_text(const json& graph, const json& plan) {
 }
 
 }  // namespace
-
-json parse_plan(const char* begin, const char* end) {
-  // Discarding what is too deep keeps everything that walks the result from running out of stack.
-  const auto shallow = [](int depth, json::parse_event_t, json&) { return depth <= kDeepest; };
-  json plan = json::parse(begin, end, shallow, false);
-  return plan.is_object() ? plan : json::object();
-}
 
 std::string memory_plan_text(const json& plan) {
   std::string out;

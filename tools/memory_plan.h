@@ -5,10 +5,6 @@
 
 namespace kiln::tools {
 
-/// The plan section of an artifact that may come from anywhere: an empty object when it is not an
-/// object, and nothing in it is nested deeper than a plan is.
-nlohmann::json parse_plan(const char* begin, const char* end);
-
 /// The memory plan of every graph for people: the block that a call works in, its values with the
 /// kernels that use them, and what init prepares. Whatever does not look like a plan is left out.
 std::string memory_plan_text(const nlohmann::json& plan);

@@ -9,6 +9,8 @@
 namespace kiln::experimental::detail {
 namespace {
 
+thread_local SubgraphTrace* trace = nullptr;
+
 std::vector<graph::Type> types_of(const std::vector<Argument>& arguments) {
   std::vector<graph::Type> types;
   for (const Argument& argument : arguments)
@@ -65,7 +67,10 @@ StageScope::StageScope(const StageOptions& options, std::vector<Argument> argume
     : graph_(options.name, {.input_types = types_of(arguments),
                             .custom_extensions = options.custom_extensions,
                             .is_device_graph = options.is_device_graph}),
-      scope_(graph_) {
+      scope_(graph_),
+      trace_(graph_),
+      outer_(trace) {
+  trace = options.allow_subgraphs ? &trace_ : nullptr;
   const std::vector<graph::Value> values = graph_.inputs();
   auto next = values.begin();
   for (const Argument& argument : arguments) {
@@ -74,6 +79,13 @@ StageScope::StageScope(const StageOptions& options, std::vector<Argument> argume
     inputs_.push_back(Tensor::from_shard_values(own, argument.layout.mapping()));
     if (!argument.layout.is_buffer()) inputs_.back().name_argument(argument.route);
   }
+}
+
+StageScope::~StageScope() { trace = outer_; }
+
+SubgraphTrace* SubgraphTrace::current() noexcept {
+  return trace && graph::Graph::has_current() && graph::Graph::current() == trace->graph ? trace
+                                                                                         : nullptr;
 }
 
 std::vector<Layout> StageScope::finish(const std::vector<Tensor>& results) {

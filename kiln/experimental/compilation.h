@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -28,6 +30,8 @@ struct StageOptions {
   std::string name = "fn";
   /// Paths of kernel libraries, kernel sources or folders of sources.
   std::vector<std::string> custom_extensions = {};
+  /// Whether functions that `as_subgraph` has wrapped become subgraphs.
+  bool allow_subgraphs = true;
   /// Asserts, when compiled, that everything can be captured on one accelerator.
   bool is_device_graph = false;
 };
@@ -35,6 +39,7 @@ struct StageOptions {
 struct CompileOptions {
   std::string name = "fn";
   std::vector<std::string> custom_extensions = {};
+  bool allow_subgraphs = true;
   bool is_device_graph = false;
   /// The data of each weight that the graph declares, by its name.
   engine::WeightsRegistry weights = {};
@@ -43,6 +48,10 @@ struct CompileOptions {
 };
 
 namespace detail {
+
+/// A function of known parameters; modules are none.
+template <typename F>
+concept Function = std::is_function_v<std::remove_pointer_t<F>> || requires { &F::operator(); };
 
 template <typename F>
 struct Signature : Signature<decltype(&F::operator())> {};
@@ -76,10 +85,25 @@ struct Argument {
   Layout layout;
 };
 
+/// The subgraphs of a graph that is being staged on this thread.
+struct SubgraphTrace {
+  explicit SubgraphTrace(graph::Graph whole) : graph(std::move(whole)), names{graph.name()} {}
+  /// That of the graph which is the current one, or null.
+  static SubgraphTrace* current() noexcept;
+
+  graph::Graph graph;
+  std::set<std::string> names;
+  /// Bodies by their keys, of the type that the one who made them knows.
+  std::map<std::string, std::vector<std::shared_ptr<const void>>> bodies;
+};
+
 /// The graph that a function is recorded into.
 class StageScope {
  public:
   StageScope(const StageOptions& options, std::vector<Argument> arguments);
+  ~StageScope();
+  StageScope(const StageScope&) = delete;
+  StageScope& operator=(const StageScope&) = delete;
 
   /// The tensors of the arguments, which writes refuse where the layout is not a buffer's.
   const std::vector<Tensor>& inputs() const { return inputs_; }
@@ -90,6 +114,8 @@ class StageScope {
  private:
   graph::Graph graph_;
   graph::Graph::Scope scope_;
+  SubgraphTrace trace_;
+  SubgraphTrace* outer_;
   std::vector<Tensor> inputs_;
 };
 
@@ -270,6 +296,7 @@ class Compiler : public CallOperator<Compiler<F>, CompiledCallable<F>,
   Compiler(F fn, CompileOptions options)
       : stager_(std::move(fn), {.name = options.name,
                                 .custom_extensions = options.custom_extensions,
+                                .allow_subgraphs = options.allow_subgraphs,
                                 .is_device_graph = options.is_device_graph}),
         options_(std::move(options)) {}
 
@@ -288,13 +315,13 @@ class Compiler : public CallOperator<Compiler<F>, CompiledCallable<F>,
 /// nested as the arguments are, and every other argument as the value that becomes a part of the
 /// graph. `fn` has parameters of known types; a Tensor is declared by a TensorLayout or
 /// BufferLayout, `Node<Tensor>` by `Node<Layout>`.
-template <typename F>
+template <detail::Function F>
 detail::Stager<F> stage(F fn, StageOptions options = {}) {
   return {std::move(fn), std::move(options)};
 }
 
 /// As `stage`, and makes a CompiledCallable of the graph.
-template <typename F>
+template <detail::Function F>
 detail::Compiler<F> compile(F fn, CompileOptions options = {}) {
   return {std::move(fn), std::move(options)};
 }

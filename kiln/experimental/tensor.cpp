@@ -7,6 +7,7 @@
 #include "kiln/experimental/functional.h"
 #include "kiln/experimental/recording.h"
 #include "kiln/graph/ops.h"
+#include "kiln/graph/recorded_graph.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 
@@ -278,7 +279,8 @@ graph::TensorValue Tensor::tensorvalue() const {
                                            : self.value.tensor();
     realize();
   }
-  if (!recording) return graph::ops::constant(self.buffer);
+  if (!recording)
+    return graph::held_constant(state(), [&] { return graph::ops::constant(self.buffer); });
   const graph::Value value = recording->input(state_.checked());
   return value.type().is_buffer() ? graph::ops::buffer_load(value) : value.tensor();
 }

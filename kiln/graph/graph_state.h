@@ -80,6 +80,13 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
 
   /// One a block of `blocks`, at most; the innermost that is set counts.
   std::vector<RandomSeed> seeds;
+  /// Constants that hold the elements of objects outside of the graph, which may be gone.
+  struct Held {
+    std::weak_ptr<const void> owner;
+    ir::Value* value = nullptr;
+  };
+  std::map<const void*, Held> held;
+
   int loops = 0;  // while loops around the current block
   std::atomic<std::thread::id> owner{};
   int depth = 0;  // how often `owner` has entered it

@@ -120,6 +120,17 @@ void bake_input(const Graph& graph, const Value& input, const void* data, std::s
   replace_operand(*state.graph->body, from, constant->result());
 }
 
+TensorValue held_constant(const std::shared_ptr<const void>& owner,
+                          const std::function<TensorValue()>& make) {
+  detail::GraphState& graph = *detail::current_graph();
+  auto& held = graph.held[owner.get()];
+  const bool is_visible =
+      !held.owner.expired() &&
+      std::find(graph.blocks.begin(), graph.blocks.end(), held.value->block) != graph.blocks.end();
+  if (!is_visible) held = {owner, make().ir_value()};
+  return TensorValue(graph.handle(held.value));
+}
+
 std::vector<Value> repeat_op(const ir::Op& op, const std::vector<Value>& operands,
                              ir::Attributes attributes, DeviceRef device) {
   std::vector<Type> declared;

@@ -4,6 +4,7 @@
 // parts of them become programs.
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,6 +21,11 @@ BufferValue make_writable(const Graph& graph, const Value& input);
 
 /// Puts a constant in the place of the tensor `input`, which nothing reads any more.
 void bake_input(const Graph& graph, const Value& input, const void* data, std::size_t size);
+
+/// The constant of the current graph that holds the elements of `owner`; `make` makes it on first
+/// use.
+TensorValue held_constant(const std::shared_ptr<const void>& owner,
+                          const std::function<TensorValue()>& make);
 
 /// Applies `op`, of any graph, to values of the current one, with other attributes. What has no
 /// operands makes what `op` makes, on `device`.

@@ -4,8 +4,10 @@
 #include "bindings.h"
 #include "engine_casters.h"
 #include "kiln/engine/compiled_model.h"
+#include "kiln/engine/explain.h"
 #include "kiln/engine/mef_info.h"
 #include "kiln/support/error.h"
+#include "kiln/support/file.h"
 
 namespace kiln::python {
 namespace {
@@ -113,6 +115,21 @@ void bind_engine_compiled(nb::module_& m) {
           },
           nb::arg("path"), nb::kw_only(), nb::arg("weights_registry") = nb::none(),
           "Writes the artifact, with a registry also the weights it names.")
+      .def(
+          "explain",
+          [](const CompiledModel& c, Any path) {
+            const std::string file = path.is_none() ? "" : required_path(path);
+            ReleaseGil release;
+            const std::vector<std::string> names = c.names();
+            std::string page = engine::explain(c, names.empty() ? "artifact" : names[0]);
+            if (!file.empty()) write_file(file, page);
+            return page;
+          },
+          nb::arg("path") = nb::none(),
+          nb::sig("def explain(self, path: str | os.PathLike[str] | None = None) -> str"),
+          "An HTML page that shows the ops, the kernels that they became, with bytes and flops, "
+          "and "
+          "the memory plan over time; on request it is written, too.")
       .def_prop_ro("names", &CompiledModel::names, nb::call_guard<ReleaseGil>(),
                    "Names of the graphs.")
       .def("__len__", &CompiledModel::size, nb::call_guard<ReleaseGil>())

@@ -299,7 +299,10 @@ void bind_experimental_functional(nb::module_& m, nb::module_& ops) {
   nb::object make = m.attr("Function");
   for (auto [key, op] : nb::borrow<nb::dict>(ops.attr("__dict__"))) {
     const std::string name = nb::cast<std::string>(key);
-    if (name.front() != '_' && PyCallable_Check(op.ptr()))
+    if (name.front() == '_') continue;
+    if (PyType_Check(op.ptr()))
+      m.attr(key) = op;
+    else if (PyCallable_Check(op.ptr()))
       m.attr(key) = make(op, name, is_store(name));
   }
   // Those of a graph take one value for each device; these are over tensors that live on them.

@@ -98,7 +98,7 @@ def test_help_of_each_command(command):
 
 @pytest.mark.parametrize("arguments, text", [
     ([], "A subcommand is required. 'kiln --help' lists what there is."),
-    (["rum"], "There is no command 'rum'; there are run, bench, inspect, compile."),
+    (["rum"], "There is no command 'rum'; there are run, bench, inspect, explain, compile."),
     (["--loud"], "'kiln --help' lists what there is."),
     (["run"], "FILE is required. 'kiln run --help' lists what there is."),
     (["compile", "axpy.txt"], "--output is required. 'kiln compile --help' lists what there is."),

@@ -167,6 +167,13 @@ def test_held_tensors_become_constants():
     assert array(run(Tensor([0, 0]))) == [1, 2]
 
 
+def test_a_held_tensor_is_one_constant():
+    held = Tensor([1, 2])
+    staged = stage(lambda x: (x + held) * held + held)(layout(2))
+    assert str(staged).count("kiln.constant") == 1
+    assert array(CompiledCallable(staged)(Tensor([1, 1]))) == [3, 8]
+
+
 def test_lazy_arguments_are_realised():
     run = compile(lambda x: x + 1)(layout(2))
     with F.lazy():
@@ -491,3 +498,38 @@ def test_closures_leave_nothing_behind():
     assert not any(reference() for reference in kept)
     # Each of them holds 256 KiB.
     assert resident() - before < 25e6
+
+
+def test_closures_that_hold_weights_are_subgraphs():
+    weights = {f"layers.{i}.{name}": np.full(shape, i + 1, np.float32)
+               for i in range(3) for name, shape in (("weight", (2, 2)), ("more.bias", (2,)))}
+
+    def holding(weight, more):
+        return lambda x: x @ weight + more["bias"]
+
+    def model(x, share):
+        for i in range(3):
+            weight = F.constant_external(f"layers.{i}.weight", layout(2, 2))
+            more = {"bias": F.constant_external(f"layers.{i}.more.bias", layout(2))}
+
+            x = as_subgraph(holding(weight, more), name="layer" if share else None)(x)
+        return x
+
+    for share, count in ((True, 1), (False, 3)):
+        staged = stage(model)(layout(1, 2), share)
+        assert len(bodies(staged)) == count
+        run = CompiledCallable(staged, weights)
+        x = np.array([[1, 1]], np.float64)
+        for i in range(3):
+            x = x @ np.full((2, 2), i + 1) + i + 1
+        np.testing.assert_array_equal(run(Tensor([[1, 1]]), share).to_numpy(), x)
+
+    def misplaced(x):
+        other = F.constant_external("layers.0.weight", layout(2, 2))
+        return as_subgraph(lambda x: x @ other)(x)
+
+    with pytest.raises(TypeError) as error:
+        stage(misplaced)(layout(1, 2))
+    assert str(error.value) == (
+        "weight 'layers.0.weight' is stored at 'other' in this callable, but its name does not end with that path."
+    )

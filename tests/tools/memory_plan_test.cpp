@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kiln/engine/plan_internal.h"
+
 namespace kiln::tools {
 namespace {
 
@@ -10,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string shown(const std::string& plan) {
-  return memory_plan_text(parse_plan(plan.data(), plan.data() + plan.size()));
+  return memory_plan_text(engine::parse_plan(std::as_bytes(std::span(plan))));
 }
 
 TEST(MemoryPlan, ShowsValuesAndWhenTheyAreKept) {
@@ -93,7 +95,7 @@ TEST(MemoryPlan, DepthIsBounded) {
     nested += "1";
     for (std::size_t i = 0; i < depth; ++i) nested += close;
     nested += "}]}";
-    const nlohmann::json plan = parse_plan(nested.data(), nested.data() + nested.size());
+    const nlohmann::json plan = engine::parse_plan(std::as_bytes(std::span(nested)));
     EXPECT_LT(plan.dump().size(), 100u);
     memory_plan_text(plan);
   }

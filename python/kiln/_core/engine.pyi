@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator, Sequence
 import enum
+import os
 from typing import Any
 
 import kiln._core.driver
@@ -251,6 +252,11 @@ class CompiledModel:
 
     def export_mef(self, path: object | None, *, weights_registry: object | None = None) -> None:
         """Writes the artifact, with a registry also the weights it names."""
+
+    def explain(self, path: str | os.PathLike[str] | None = None) -> str:
+        """
+        An HTML page that shows the ops, the kernels that they became, with bytes and flops, and the memory plan over time; on request it is written, too.
+        """
 
     @property
     def names(self) -> list[str]:

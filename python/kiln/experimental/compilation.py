@@ -20,7 +20,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from types import MappingProxyType
+from types import CellType, FunctionType, MappingProxyType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from kiln import tree
@@ -180,8 +180,8 @@ def as_subgraph(fn: Any = None, *, name: str | None = None, prefix: str | None =
     A call is of the same body when the function is the same, and the structure, static values and types of its
     arguments are. With a name and a prefix that is not empty the name counts instead of the function, so that layers
     that differ in their weights alone share one body: `prefix` stands before the names of the weights that the body
-    declares. A module is given the prefix of its place in the model, which the names of its weights tell. Outside of a
-    trace, and inside of another subgraph, the function is simply called.
+    declares. Without one it is the place in the model that the names of the weights tell which a module, or a function
+    through its closure, holds. Outside of a trace, and inside of another subgraph, the function is simply called.
     """
     if fn is None:
         return lambda function: as_subgraph(function, name=name, prefix=prefix)
@@ -197,10 +197,44 @@ def as_subgraph(fn: Any = None, *, name: str | None = None, prefix: str | None =
     return call
 
 
+def _held(fn: Any) -> Iterator[tuple[str, Tensor]]:
+    """The tensors that a module, or a function through its closure, holds, by their paths in it."""
+    if hasattr(fn, "parameters"):
+        yield from fn.parameters
+    for name, value in _closure(fn).items():
+        if hasattr(value, "parameters"):
+            yield from ((f"{name}.{path}", tensor) for path, tensor in value.parameters)
+        else:
+            yield from (
+                (tree.extend_path(name, path) if path else name, leaf)
+                for path, leaf in _leaves(value).items()
+                if isinstance(leaf, Tensor)
+            )
+
+
+def _leaves(value: Any) -> dict[str, Any]:
+    """The leaves of a value by their paths; none of one that is no tree."""
+    try:
+        return tree.paths(value, leaf=Tensor)
+    except (TypeError, ValueError):
+        return {}
+
+
+def _closure(fn: Any) -> dict[str, Any]:
+    """What a function's names from around it are bound to."""
+    if not isinstance(fn, FunctionType):
+        return {}
+    values = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # a name that is not bound yet
+            values[name] = cell.cell_contents
+    return values
+
+
 def _prefix_of(fn: Any) -> str:
-    """The place of a module in its model, as the names of its weights tell it."""
+    """The place of a callable in its model, as the names of the weights that it holds tell it."""
     prefix = ""
-    for path, tensor in getattr(fn, "parameters", ()):
+    for path, tensor in _held(fn):
         weight = tensor.external_name
         if weight is None:
             continue
@@ -210,6 +244,33 @@ def _prefix_of(fn: Any) -> str:
             )
         prefix = weight[: len(weight) - len(path)]
     return prefix
+
+
+def _with_own_weights(fn: Any) -> Any:
+    """The callable with weights of the graph that is being built in the place of those of the caller's graph."""
+    if hasattr(fn, "_with_weights"):
+        return fn._with_weights()
+    held = _closure(fn)
+    own: dict[str, Any] = {}
+    for name, value in held.items():
+        if hasattr(value, "_with_weights"):
+            own[name] = value._with_weights(name)
+            continue
+
+        def declared(path: str, leaf: Any, name: str = name) -> Any:
+            if not isinstance(leaf, Tensor) or leaf.external_name is None:
+                return leaf
+            return F.constant_external(tree.extend_path(name, path) if path else name, leaf.layout)
+
+        leaves = _leaves(value)
+        if any(isinstance(leaf, Tensor) and leaf.external_name is not None for leaf in leaves.values()):
+            structure = tree.flatten(value, leaf=Tensor)[1]
+            own[name] = tree.unflatten(structure, [declared(path, leaf) for path, leaf in leaves.items()])
+    if not own:
+        return fn
+    cells = tuple(CellType(own[name]) if name in own else cell
+                  for name, cell in zip(fn.__code__.co_freevars, fn.__closure__, strict=True))
+    return FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
 
 
 def _call_subgraph(fn: Any, name: str | None, prefix: str | None, args: Any, kwargs: Any) -> Any:
@@ -271,9 +332,7 @@ def _record_body(fn: Any, symbol: str, structure: TreeDef, types: tuple[Any, ...
             if not isinstance(parts[0], BufferType):
                 tensor._name_argument(route)
         args, kwargs = tree.unflatten(structure, inputs)
-        # A module's parameters are weights of the caller's graph; the body declares its own.
-        function = fn._with_weights() if hasattr(fn, "_with_weights") else fn
-        found, out_tree = _take_apart(function(*args, **kwargs))
+        found, out_tree = _take_apart(_with_own_weights(fn)(*args, **kwargs))
         outputs: list[int | DeviceMapping] = []
         values = []
         for tensor in found:
@@ -599,6 +658,11 @@ class CompiledCallable(_Signature, Generic[P, R]):
     def export_mef(self, path: str | os.PathLike[str], *, include_weights: bool = False) -> None:
         """Writes the compiled graph to a MEF, on request with the weights."""
         self._artifact.export_mef(path, weights_registry=dict(self._weights) if include_weights else None)
+
+    def explain(self, path: str | os.PathLike[str] | None = None) -> str:
+        """An HTML page that shows the graph's ops, the kernels that they became, with bytes and flops, and the memory
+        plan over time; on request it is written, too."""
+        return self._artifact.explain(path)
 
     @property
     def engine_model(self) -> Model:

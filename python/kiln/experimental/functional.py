@@ -26,7 +26,7 @@ from kiln._core.experimental import (
     defaults,
     in_graph_context,
 )
-from kiln._core.experimental import functional as _lifted
+from kiln._core.experimental import functional as _functions
 from kiln._core.experimental.functional import *  # noqa: F403
 from kiln.driver import Device
 from kiln.dtype import DType
@@ -37,6 +37,7 @@ from kiln.graph import DeviceRef, TensorType, Type, Value
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_lifted: Any = _functions
 
 
 def functional(function: Callable[P, R]) -> Callable[P, R]:

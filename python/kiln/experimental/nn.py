@@ -21,6 +21,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, dataclass_transform
 
+from kiln import tree
 from kiln.driver import CPU, Device, DLPackArray
 from kiln.dtype import DType
 from kiln.engine import InferenceSession
@@ -185,9 +186,11 @@ class Module:
         self.apply_to_parameters(lambda name, tensor: tensor.to(target))  # type: ignore[attr-defined]
         return self
 
-    def _with_weights(self) -> "Module":
-        """A copy whose parameters are weights of the graph that is being built."""
-        return self.map_parameters(lambda name, tensor: F.constant_external(name, tensor.layout))
+    def _with_weights(self, path: str = "") -> "Module":
+        """A copy whose parameters are weights of the graph that is being built, with `path` before their names."""
+        return self.map_parameters(
+            lambda name, tensor: F.constant_external(tree.extend_path(path, name) if path else name, tensor.layout)
+        )
 
     def _function(self) -> Callable[..., Any]:
         def function(*args: Any, **kwargs: Any) -> Any:

@@ -685,6 +685,12 @@ class _FunctionCall:
     def finish(self, results: Sequence[Tensor]) -> None:
         """Runs what was recorded and makes the results real."""
 
+def _uniform(shape: Iterable[kiln._core.graph.Dim | int | str], a: bool | int | float, b: bool | int | float, dtype: object | None, device: object | None) -> Tensor: ...
+
+def _gaussian(shape: Iterable[kiln._core.graph.Dim | int | str], a: bool | int | float, b: bool | int | float, dtype: object | None, device: object | None) -> Tensor: ...
+
+def _set_seed(seed: bool | int | float) -> None: ...
+
 class _FastCall:
     def __call__(self, arguments: object, keywords: object) -> object:
         """
