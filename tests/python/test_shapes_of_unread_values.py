@@ -21,6 +21,14 @@ def spread(size, name):
     return ops.broadcast_to(ops.constant(0.0, DType.float32, CPU), ops.reshape(size, [1]), out_dims=[name])
 
 
+def line(x):
+    return ops.reshape(x, [1, 1, x.shape[0], 1])
+
+
+def filters(*shape):
+    return ops.constant(np.ones(shape, np.float32), DType.float32, CPU)
+
+
 # name: op on x and a scalar, size of x, the scalar, what the error says.
 REFUSED = {
     "start": (lambda x, e: x[-3:], 2, 0, "slice start index -3 out of range"),
@@ -33,6 +41,10 @@ REFUSED = {
     "argmin": (lambda x, e: ops.argmin(x, axis=0), 0, 0, "the reduced axis 0 is empty"),
     "reflect": (lambda x, e: ops.pad(x, [1, 1], mode="reflect"), 0, 0, "pad"),
     "broadcast": (lambda x, e: spread(e, "m"), 2, -3, "broadcast_to"),
+    "conv2d": (lambda x, e: ops.conv2d(line(x), filters(1, 3, 1, 1)), 2, 0, "output spatial dim must be positive"),
+    "conv2d_transpose": (lambda x, e: ops.conv2d_transpose(line(x), filters(1, 3, 1, 1), padding=(0, 0, 3, 2)), 3, 0,
+                         "output spatial dim must be positive"),
+    "max_pool2d": (lambda x, e: ops.max_pool2d(line(x), (1, 4)), 2, 0, "axis 2 of the result would have"),
     "range": (lambda x, e: ops.range(e, 0, 1, out_dim="m", dtype=DType.int64, device=CPU), 2, 5, "range"),
 }
 
