@@ -1,11 +1,13 @@
 // Ops that functions of the runtime work out, since loops over independent elements cannot: they
 // sort, scan, or make results whose size the data decides.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
 #include "compiler/kernels/builder_state.h"
 #include "compiler/passes/passes.h"
+#include "kiln/graph/quantization.h"
 #include "kiln/runtime/abi.h"
 #include "kiln/support/format.h"
 
@@ -58,12 +60,26 @@ int Builder::stored_as(const ir::Value* value, DType dtype) {
 
 void Builder::call(const ir::Op& op, std::size_t function, std::vector<Argument> arguments,
                    std::set<int> writes) {
+  // What depends on weights and constants alone is worked out once.
+  const bool once = steps_ == &program_.run &&
+                    std::all_of(arguments.begin(), arguments.end(), [&](const Argument& argument) {
+                      if (argument.kind == Argument::Kind::size) return argument.size.is_static();
+                      if (argument.kind != Argument::Kind::tensor) return true;
+                      return writes.count(argument.tensor)
+                                 ? tensor(argument.tensor).num_elements().is_static()
+                                 : is_constant(argument.tensor);
+                    });
+  if (once)
+    for (const int id : writes) {
+      tensor(id).storage = Tensor::Storage::prepared;
+      tensor(id).number = program_.prepared_slots++;
+    }
   Step step;
   step.call = std::make_unique<LibraryCall>(LibraryCall{.function = function,
                                                         .arguments = std::move(arguments),
                                                         .writes = std::move(writes),
                                                         .origin = &op});
-  steps_->push_back(std::move(step));
+  (once ? program_.init : *steps_).push_back(std::move(step));
 }
 
 void Builder::build_top_k(const ir::Op& op) {
@@ -118,6 +134,33 @@ void Builder::build_nonzero(const ir::Op& op) {
        {Argument::of(mask), Argument::of_number(x->type.tensor().rank()),
         Argument::extents_of(mask), Argument::of(rows)},
        {rows});
+}
+
+void Builder::build_dequantize(const ir::Op& op) {
+  const auto encoding =
+      graph::quantization_encoding_from_string(op.attribute<std::string>("encoding"));
+  const int blocks = stored(op.operand(0)), elements = new_result(op.result());
+  const Dim bytes = op.operand(0)->type.tensor().shape.num_elements();
+  call(op, offsetof(KilnRuntime, dequantize),
+       {Argument::of_number(static_cast<std::int32_t>(encoding)), Argument::of(blocks),
+        Argument::of(bytes.floor_div(graph::block_size(encoding))), Argument::of(elements)},
+       {elements});
+  if (checks_numbers(op)) check_numbers(op, op.result());
+}
+
+void Builder::build_qmatmul(const ir::Op& op) {
+  const auto encoding =
+      graph::quantization_encoding_from_string(op.attribute<std::string>("encoding"));
+  const graph::Shape& shape = op.operand(0)->type.tensor().shape;
+  const Lines rows(shape, shape.size() - 1);
+  const int lhs = stored(op.operand(0)), rhs = stored(op.operand(1)),
+            result = new_result(op.result());
+  call(op, offsetof(KilnRuntime, qmatmul),
+       {Argument::of_number(static_cast<std::int32_t>(encoding)), Argument::of(lhs),
+        Argument::of(rhs), Argument::of(result), Argument::of(rows.outer),
+        Argument::of(rows.length), Argument::of(op.result()->type.tensor().shape.back())},
+       {result});
+  if (checks_numbers(op)) check_numbers(op, op.result());
 }
 
 void Builder::build_irfft(const ir::Op& op) {

@@ -223,6 +223,10 @@ void Builder::build_op(const ir::Op& op) {
       return build_cumsum(op);
     case OpKind::nonzero:
       return build_nonzero(op);
+    case OpKind::dequantize:
+      return build_dequantize(op);
+    case OpKind::qmatmul:
+      return build_qmatmul(op);
     case OpKind::irfft:
       return build_irfft(op);
     case OpKind::roi_align:

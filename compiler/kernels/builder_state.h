@@ -206,6 +206,8 @@ class Builder {
   void build_nonzero(const ir::Op& op);
   /// The places in the input that a repeat_interleave reads, one an element of its axis.
   void build_repeats(const ir::Op& op);
+  void build_dequantize(const ir::Op& op);
+  void build_qmatmul(const ir::Op& op);
   void build_irfft(const ir::Op& op);
   void build_roi_align(const ir::Op& op);
   void build_suppression(const ir::Op& op);

@@ -89,6 +89,8 @@ inline bool is_library_call(OpKind kind) {
     case OpKind::bottom_k:
     case OpKind::cumsum:
     case OpKind::nonzero:
+    case OpKind::dequantize:
+    case OpKind::qmatmul:
     case OpKind::irfft:
     case OpKind::roi_align:
     case OpKind::non_maximum_suppression:

@@ -246,6 +246,9 @@ std::vector<Type> dispatch(const Inference& op) {
     case OpKind::max_pool2d:
     case OpKind::avg_pool2d:
       return infer_convolution(op);
+    case OpKind::dequantize:
+    case OpKind::qmatmul:
+      return infer_quantized(op);
     case OpKind::reduce_sum:
     case OpKind::reduce_mean:
     case OpKind::reduce_max:

@@ -73,6 +73,7 @@ std::vector<Type> infer_reduction(const Inference& op);
 std::vector<Type> infer_product(const Inference& op);
 std::vector<Type> infer_convolution(const Inference& op);
 std::vector<Type> infer_norm(const Inference& op);
+std::vector<Type> infer_quantized(const Inference& op);
 std::vector<Type> infer_image(const Inference& op);
 std::vector<Type> infer_source(const Inference& op);
 std::vector<Type> infer_effect(const Inference& op);

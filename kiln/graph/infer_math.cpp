@@ -1,4 +1,5 @@
 #include "kiln/graph/infer.h"
+#include "kiln/graph/quantization.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 
@@ -71,6 +72,47 @@ std::vector<Type> infer_product(const Inference& op) {
   shape.push_back(rhs.shape.back());
   DType dtype = lhs.dtype.is_float8() ? DType(DType::float32) : lhs.dtype;
   return {TensorType(dtype, std::move(shape), lhs.device)};
+}
+
+std::vector<Type> infer_quantized(const Inference& op) {
+  const bool is_product = op.kind == OpKind::qmatmul;
+  const QuantizationEncoding encoding =
+      quantization_encoding_from_string(op.get<std::string>("encoding"));
+  if (encoding == QuantizationEncoding::Q5_K || encoding == QuantizationEncoding::GPTQ)
+    throw ValueError(format("unsupported quantization encoding {}", to_string(encoding)));
+  const BlockParameters block = block_parameters(encoding);
+  const TensorType& blocks = op.tensor(is_product ? 1 : 0);
+  if (blocks.dtype != DType::uint8)
+    throw ValueError(
+        format("{} takes blocks of dtype uint8, got {}", op.name(), blocks.dtype.to_string()));
+  if (blocks.rank() < 1 || !blocks.shape.back().is_static())
+    throw ValueError(format("{} needs blocks with a static last dimension, got shape {}", op.name(),
+                            blocks.shape.repr()));
+  const std::int64_t bytes = blocks.shape.back().value();
+  if (bytes % block.block_size != 0)
+    throw ValueError(
+        format("last dimension ({}) not divisible by block size ({})", bytes, block.block_size));
+  const Dim depth = Dim(bytes / block.block_size) * block.elements_per_block;
+  if (!is_product) {
+    Shape shape = blocks.shape;
+    shape.back() = depth;
+    return {TensorType(DType::float32, std::move(shape), blocks.device)};
+  }
+  const TensorType& lhs = op.tensor(0);
+  if (lhs.dtype != DType::float32 || lhs.rank() < 1 || blocks.rank() != 2)
+    throw ValueError(
+        format("qmatmul takes a float32 left-hand side and a matrix of blocks, got {} "
+               "and {}",
+               lhs.repr(), blocks.repr()));
+  if (lhs.shape.back() != depth)
+    throw ValueError(
+        format("qmatmul: rows of the left-hand side have {} elements, rows of the "
+               "right-hand side {}",
+               lhs.shape.back().to_string(), depth.to_string()));
+  check_same_device(op, 0, 2);
+  Shape shape = lhs.shape;
+  shape.back() = blocks.shape[0];
+  return {TensorType(DType::float32, std::move(shape), lhs.device)};
 }
 
 std::vector<Type> infer_norm(const Inference& op) {

@@ -187,6 +187,8 @@ std::vector<OpInfo> make_table() {
   add({K::top_k, "top_k", 1, 1, "input", {{"axis", A::integer}, {"k", A::dim}}});
   add({K::bottom_k, "bottom_k", 1, 1, "input", {{"axis", A::integer}, {"k", A::dim}}});
 
+  add({K::dequantize, "dequantize", 1, 1, "quantized", {{"encoding", A::string}}});
+  add({K::qmatmul, "qmatmul", 2, 2, "lhs rhs", {{"encoding", A::string}}});
   add({K::irfft,
        "irfft",
        1,

@@ -94,6 +94,9 @@ enum class OpKind : std::uint16_t {
   rms_norm,      // (x, weight) {epsilon, weight_offset, multiply_before_cast}
   top_k,         // (x) {axis, k: Dim} -> values, indices; k <= size at run where symbolic
   bottom_k,      // as top_k
+  // Quantised blocks; encodings by name.
+  dequantize,  // (quantized) {encoding}
+  qmatmul,     // (lhs, rhs) {encoding}
   // Spectra and boxes.
   irfft,                    // (x) {n, axis, normalization, input_is_complex}
   roi_align,                // (input, rois) {output_height, output_width, spatial_scale,

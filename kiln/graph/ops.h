@@ -15,6 +15,7 @@
 #include "kiln/graph/ops/movement.h"
 #include "kiln/graph/ops/norm.h"
 #include "kiln/graph/ops/print.h"
+#include "kiln/graph/ops/quantized.h"
 #include "kiln/graph/ops/random.h"
 #include "kiln/graph/ops/reduction.h"
 #include "kiln/graph/ops/resize.h"

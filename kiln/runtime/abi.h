@@ -118,6 +118,15 @@ typedef struct KilnRuntime {
                          int64_t* total);
   void (*kept_boxes)(KilnCall*, const int64_t* kept, int64_t batch, int64_t classes, int64_t count,
                      int64_t* rows);
+
+  /* The float32 elements of `count` quantised blocks. `encoding` is a number of
+   * kiln/graph/quantization.h, here and below. */
+  void (*dequantize)(KilnCall*, int32_t encoding, const void* blocks, int64_t count,
+                     float* elements);
+
+  /* result[r, c] = sum of lhs[r, k] rhs[c, k] over k, where rows of rhs are quantised blocks. */
+  void (*qmatmul)(KilnCall*, int32_t encoding, const float* lhs, const void* rhs, float* result,
+                  int64_t rows, int64_t depth, int64_t columns);
 } KilnRuntime;
 
 /* One call of an entry point. The program reads these fields and writes none. */

@@ -7,6 +7,7 @@
 #include "kiln/runtime/boxes.h"
 #include "kiln/runtime/fft.h"
 #include "kiln/runtime/positions.h"
+#include "kiln/runtime/quantized.h"
 #include "kiln/runtime/scan.h"
 #include "kiln/runtime/selection.h"
 #include "kiln/support/format.h"
@@ -289,6 +290,20 @@ void call_kept_boxes(KilnCall*, const std::int64_t* kept, std::int64_t batch, st
   kept_rows(kept, {batch, count, classes, 0}, rows);
 }
 
+void call_dequantize(KilnCall* call, std::int32_t encoding, const void* blocks, std::int64_t count,
+                     float* elements) {
+  check_interrupt();
+  dequantize(static_cast<graph::QuantizationEncoding>(encoding), blocks, count, elements,
+             static_cast<int>(call->num_threads));
+}
+
+void call_qmatmul(KilnCall* call, std::int32_t encoding, const float* lhs, const void* rhs,
+                  float* result, std::int64_t rows, std::int64_t depth, std::int64_t columns) {
+  check_interrupt();
+  quantized_matmul(static_cast<graph::QuantizationEncoding>(encoding), lhs, rhs, result, rows,
+                   depth, columns, static_cast<int>(call->num_threads));
+}
+
 }  // namespace
 
 namespace {
@@ -314,6 +329,8 @@ constexpr KilnRuntime kTable{
     .roi_align = call_roi_align,
     .suppress_boxes = call_suppress_boxes,
     .kept_boxes = call_kept_boxes,
+    .dequantize = call_dequantize,
+    .qmatmul = call_qmatmul,
 };
 
 constexpr KilnRuntime replaying() {

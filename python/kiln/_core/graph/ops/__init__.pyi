@@ -6,7 +6,11 @@ import enum
 import kiln._core.driver
 import kiln._core.dtype
 import kiln._core.graph
-from kiln._core.graph.ops import complex as complex, random as random
+from kiln._core.graph.ops import (
+    complex as complex,
+    quantized as quantized,
+    random as random
+)
 import kiln.graph
 
 
@@ -323,6 +327,16 @@ def non_maximum_suppression(boxes: kiln.graph.TensorValueLike, scores: kiln.grap
 
     Boxes `[B, N, 4]` are corners `(y1, x1, y2, x2)`, scores `[B, K, N]`; `out_dim` is the number of
     rows, checked when the graph runs.
+    """
+
+def dequantize(encoding: kiln._core.graph.QuantizationEncoding, quantized: kiln.graph.TensorValueLike) -> kiln._core.graph.TensorValue:
+    """The float32 elements of quantised blocks."""
+
+def qmatmul(encoding: kiln._core.graph.QuantizationEncoding, config: kiln._core.graph.QuantizationConfig | None, lhs: kiln.graph.TensorValueLike, *rhs) -> kiln._core.graph.TensorValue:
+    """
+    `lhs @ dequantize(rhs[0]).T`, float32; the weights stay quantised in memory.
+
+    `lhs` is `[..., K]`, `rhs[0]` a matrix whose rows are blocks of K elements.
     """
 
 def sum(x: kiln.graph.TensorValueLike, axis: int = -1) -> kiln._core.graph.TensorValue:
