@@ -4,6 +4,7 @@
 
 #include "kiln/graph/ops/boxes.h"
 #include "kiln/graph/ops/buffer.h"
+#include "kiln/graph/ops/collectives.h"
 #include "kiln/graph/ops/complex.h"
 #include "kiln/graph/ops/constant.h"
 #include "kiln/graph/ops/control_flow.h"

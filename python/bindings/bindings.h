@@ -41,6 +41,7 @@ void bind_ops_movement(nb::module_& ops);
 void bind_ops_constant(nb::module_& ops);
 void bind_ops_image(nb::module_& ops);
 void bind_ops_quantized(nb::module_& ops);
+void bind_ops_collectives(nb::module_& ops);
 void bind_ops_random(nb::module_& ops);
 void bind_ops_reduction(nb::module_& ops);
 void bind_ops_linalg(nb::module_& ops);

@@ -33,6 +33,7 @@ NB_MODULE(_core, m) {
   bind_ops_constant(ops);
   bind_ops_image(ops);
   bind_ops_quantized(ops);
+  bind_ops_collectives(ops);
   bind_ops_random(ops);
   bind_ops_reduction(ops);
   bind_ops_linalg(ops);

@@ -1,0 +1,7 @@
+"""Reductions over devices that may start independently."""
+
+from collections.abc import Iterable
+
+
+def sum(inputs: Iterable, signal_buffers: Iterable) -> list:
+    """The sum of all inputs, in list order, on the device of each."""
