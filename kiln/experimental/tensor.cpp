@@ -172,7 +172,16 @@ graph::TensorType Tensor::type() const {
                            graph::DeviceRef(self.buffer.device()));
 }
 
-graph::Shape Tensor::shape() const { return placed() ? placed()->shape : type().shape; }
+graph::Shape Tensor::shape() const {
+  if (!placed()) return type().shape;
+  graph::Shape shape = placed()->shape;
+  if (graph::Shape::is_static(shape) || !real()) return shape;
+  // A size that only running an op told; such axes are not split.
+  const graph::Shape first = Tensor(placed()->shards[0]).shape();
+  for (std::size_t axis = 0; axis < shape.size(); ++axis)
+    if (!shape[axis].is_static()) shape[axis] = first[axis];
+  return shape;
+}
 int Tensor::rank() const {
   if (placed()) return placed()->shape.rank();
   return real() ? state_->buffer.rank() : type().rank();

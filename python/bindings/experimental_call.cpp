@@ -299,7 +299,7 @@ void bind_experimental_functional(nb::module_& m, nb::module_& ops) {
   nb::object make = m.attr("Function");
   for (auto [key, op] : nb::borrow<nb::dict>(ops.attr("__dict__"))) {
     const std::string name = nb::cast<std::string>(key);
-    if (name.front() == '_') continue;
+    if (name.front() == '_' || name == "allgather") continue;  // that of meshes is below
     if (PyType_Check(op.ptr()))
       m.attr(key) = op;
     else if (PyCallable_Check(op.ptr()))

@@ -475,7 +475,7 @@ void def_values(nb::class_<Tensor>& cls) {
             realize(t, "item");
             return make_number(t.item());
           },
-          nb::sig("def item(self) -> bool | int | float"),
+          nb::sig("def item(self) -> typing.Any"),
           "The one element as a number; several or none: TypeError.")
       .def("__bool__",
            [](const Tensor& t) {
@@ -509,7 +509,7 @@ void def_values(nb::class_<Tensor>& cls) {
             return same_or_new(self, without_gil([&] { return tensor_of(self).materialize(); }));
           },
           nb::sig("def materialize(self) -> Tensor"), "Real, whole and on the CPU.")
-      .def("to_numpy", &to_numpy, nb::sig("def to_numpy(self) -> object"),
+      .def("to_numpy", &to_numpy, nb::sig("def to_numpy(self) -> typing.Any"),
            "A NumPy array of the elements, which are shared when they are on the CPU.")
       .def_prop_ro(
           "realize",

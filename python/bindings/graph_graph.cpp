@@ -94,11 +94,13 @@ void def_construction(nb::class_<Graph>& cls) {
          nb::arg("module") = nb::none(),
          nb::arg("strict_device_placement") = DevicePlacementPolicy::Warn,
          nb::arg("is_device_graph") = false, nb::arg("kwargs"))
-      .def("__enter__",
-           [](nb::handle_t<Graph> self) {
-             open_scopes().push_back(std::make_unique<Graph::Scope>(*nb::inst_ptr<Graph>(self)));
-             return nb::borrow(self);
-           })
+      .def(
+          "__enter__",
+          [](nb::handle_t<Graph> self) {
+            open_scopes().push_back(std::make_unique<Graph::Scope>(*nb::inst_ptr<Graph>(self)));
+            return nb::borrow(self);
+          },
+          nb::sig("def __enter__(self) -> Graph"))
       .def("__exit__",
            [](const Graph&, nb::args) {
              if (!open_scopes().empty()) open_scopes().pop_back();

@@ -177,6 +177,14 @@ def test_cpp_regression_compiles_its_step(prefix, tmp_path):
     assert run(program).splitlines()[-1].startswith("weights Tensor([  2  -1 0.5]")
 
 
+def test_cpp_gpt2_is_compiled_for_any_size(prefix, tmp_path):
+    program = build_consumer(ROOT / "examples/gpt2_block", tmp_path, prefix) / "gpt2_block"
+    assert run(program).splitlines() == [
+        "1 x 8: [1, 8, 64], compiled and eager differ by next to nothing",
+        "2 x 5: [2, 5, 64], compiled and eager differ by next to nothing",
+    ]
+
+
 def test_cpp_mlp_runs_on_a_mesh(prefix, tmp_path):
     program = build_consumer(ROOT / "examples/sharded_mlp", tmp_path, prefix) / "sharded_mlp"
     assert run(program).splitlines()[-1] == "largest difference to one device: none"

@@ -423,6 +423,13 @@ def test_auto_reshard_reports():
         auto_reshard({(Replicated, Partial)})
 
 
+def test_sizes_that_data_tells():
+    x = Tensor([0, 3, 0, 4]).to(mapped(TP2, Sharded(0)))
+    found = F.nonzero(x, "found")
+    assert found.shape == [2, 1] and found.placements == (Replicated(),)
+    np.testing.assert_array_equal(found.to_numpy(), [[1], [3]])
+
+
 def test_tensors_that_do_not_meet():
     x = Tensor.from_dlpack(array(4, 6)).to(mapped(TP2, Sharded(0)))
     np.testing.assert_array_equal((x + Tensor(1)).to_numpy(), array(4, 6) + 1)  # the mesh is this device
