@@ -22,7 +22,8 @@ done
 
 venv="${KILN_VENV:-.venv}"
 packages=(ccache cmake ninja-build libc6-dev libstdc++-12-dev libfmt-dev nlohmann-json3-dev
-  libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev libzstd-dev zlib1g-dev)
+  libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev libzstd-dev zlib1g-dev
+  chromium-headless-shell)
 llvm_packages=(clang-22 llvm-22-dev lld-22 liblld-22-dev clang-format-22 clang-tidy-22
   libclang-rt-22-dev)
 [ -n "${KILN_LLVM_DIR:-}" ] || packages+=("${llvm_packages[@]}")
