@@ -172,8 +172,9 @@ std::vector<int> Builder::layout_of(const ir::Value* value) {
     if (common && *common != dims) return layout;
     common = &dims;
   }
-  if (common)
-    for (std::size_t i = 0; i < layout.size(); ++i) layout[i] = static_cast<int>((*common)[i]);
+  if (!common) return layout;
+  if (is_turned_convolution(value)) return layout;
+  for (std::size_t i = 0; i < layout.size(); ++i) layout[i] = static_cast<int>((*common)[i]);
   return layout;
 }
 

@@ -42,6 +42,12 @@ class Builder {
   void find_users(const ir::Block& block);
   void find_roots(const ir::Block& body);
   void decide(const ir::Value* value);
+  static bool moves_channels(const ir::Op& permute);
+  /// Notes that a value comes out of a convolution or pooling, or of elementwise work behind one.
+  void find_convolved(const ir::Op& op);
+  /// Whether such a value is read with its channels elsewhere. It is stored as it is made and
+  /// turned afterwards: that is cheaper than to store each element apart.
+  bool is_turned_convolution(const ir::Value* value);
   /// Stores a value behind which a long chain is computed without storing any.
   void limit_chain(const ir::Value* value);
   /// How many kernels read an operand of `user`.
@@ -258,6 +264,7 @@ class Builder {
   std::set<const ir::Value*> roots_;
   std::unordered_map<const ir::Value*, int> chains_;  // values behind one up to the next root
   std::unordered_map<const ir::Value*, bool> read_whole_;
+  std::set<const ir::Value*> convolved_;
   std::unordered_map<const ir::Value*, int> tensor_of_;
   std::unordered_map<const ir::Value*, int> packed_;
 };

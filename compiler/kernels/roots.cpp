@@ -25,6 +25,7 @@ constexpr int kManyReads = 16;
 
 void Builder::find_users(const ir::Block& block) {
   for (const auto& op : block.ops) {
+    find_convolved(*op);
     for (const ir::Value* operand : op->operands) {
       users_[operand].push_back(op.get());
       // What a region reads from outside lies in memory.
@@ -61,8 +62,36 @@ void Builder::decide(const ir::Value* value) {
   if (checks_numbers(*value->producer) && value->type.tensor().dtype.is_float())
     roots_.insert(value);
   bool one_element = value->type.tensor().shape.num_elements() == Dim(1);
-  if (is_anchor(kind) || reads > (one_element ? kManyReads : 1)) roots_.insert(value);
+  if (is_anchor(kind) || reads > (one_element ? kManyReads : 1) || is_turned_convolution(value))
+    roots_.insert(value);
   limit_chain(value);
+}
+
+bool Builder::moves_channels(const ir::Op& permute) {
+  const auto& dims = permute.attribute<std::vector<std::int64_t>>("dims");
+  return !dims.empty() && dims.back() + 1 != static_cast<std::int64_t>(dims.size());
+}
+
+void Builder::find_convolved(const ir::Op& op) {
+  if (op.results.size() != 1 || !is_tensor(op.result()) || !op.regions.empty()) return;
+  const bool starts =
+      is_windowed(op.kind) || (op.kind == OpKind::matmul && user_name(op).starts_with("conv"));
+  const auto goes_on = [&](const ir::Value* operand) {
+    return convolved_.count(operand) != 0 &&
+           operand->type.tensor().shape == op.result()->type.tensor().shape;
+  };
+  const bool elementwise = !is_anchor(op.kind) && !is_view(op.kind);
+  if (starts || (elementwise && std::any_of(op.operands.begin(), op.operands.end(), goes_on)))
+    convolved_.insert(op.result());
+}
+
+bool Builder::is_turned_convolution(const ir::Value* value) {
+  const std::vector<const ir::Op*>& users = users_[value];
+  return std::any_of(users.begin(), users.end(),
+                     [&](const ir::Op* user) {
+                       return user->kind == OpKind::permute && moves_channels(*user);
+                     }) &&
+         convolved_.count(value) != 0;
 }
 
 void Builder::limit_chain(const ir::Value* value) {

@@ -448,3 +448,20 @@ def test_softmax_extremes():
     assert got[2].tolist() == [1, 0, 0]
     wide = x[4].astype(np.float64)
     assert_ulp(got[4], np.exp(wide - 89) / np.exp(wide - 89).sum(), 8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "float64", "uint32", "bfloat16"])
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("shape, order", [((70, 5), [1, 0]), ((5, 70), [1, 0]), ((64, 64), [1, 0]), ((1, 130), [1, 0]),
+                                          ((2, 19, 3, 33), [0, 2, 3, 1]), ((2, 3, 33, 19), [0, 3, 1, 2]),
+                                          ((3, 17, 2, 20), [3, 1, 0, 2]), ((0, 7, 9), [0, 2, 1])])
+def test_copies_that_turn_the_last_axis(dtype, symbolic, shape, order):
+    x = values(generator("turned", dtype), dtype, shape)
+    shapes = [[f"d{i}" for i in range(len(shape))]] if symbolic else None
+    assert_equal(bits(run(lambda x: ops.permute(x, order), x, shapes=shapes)[0]), bits(np.transpose(x, order)))
+    part = (slice(None),) * (len(shape) - 2) + (slice(1, None), slice(None, None, 2))
+    if 0 not in shape:
+        got = run(lambda x: ops.permute(x[part], order), x)[0]
+        assert_equal(bits(got), bits(np.ascontiguousarray(np.transpose(x[part], order))))
+        got = run(lambda x: ops.permute(x[part[:-1]], order), x)[0]
+        assert_equal(bits(got), bits(np.ascontiguousarray(np.transpose(x[part[:-1]], order))))

@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/cpu/loops.h"
 #include "compiler/codegen/cpu/products.h"
+#include "compiler/codegen/cpu/transpose.h"
 #include "compiler/codegen/cpu/vector_plan.h"
 #include "compiler/codegen/cpu/windows.h"
 #include "compiler/codegen/expression.h"
@@ -29,6 +30,8 @@ KernelLaunch launch_of(const Kernel& kernel, const Program& program, const Isa& 
   if (kernel.kind == Kernel::Kind::windows) return launch_of_windows(kernel, program, isa);
   if (kernel.kind != Kernel::Kind::loops && kernel.kind != Kernel::Kind::rows)
     return launch_of_product(kernel, program, isa);
+  if (const auto axis = transposed_axis(kernel, program))
+    return launch_of_transposed(kernel, *axis);
   KernelLaunch launch;
   if (kernel.axes.empty()) return launch;
   launch.sequential = kernel.sequential;
@@ -59,7 +62,10 @@ void emit_kernel(llvm::Module& module, const Isa& isa, const Kernel& kernel, con
                     FunctionBuilder::Linkage::kernel);
   switch (kernel.kind) {
     case Kernel::Kind::loops:
-      emit_loops(f, kernel, program);
+      if (const auto axis = transposed_axis(kernel, program))
+        emit_transposed(f, kernel, program, *axis);
+      else
+        emit_loops(f, kernel, program);
       break;
     case Kernel::Kind::rows:
       emit_rows(f, kernel, program);
