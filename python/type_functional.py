@@ -66,7 +66,13 @@ def main(folder: pathlib.Path) -> None:
     at = next(i for i, line in enumerate(lines) if line.startswith(("import ", "from ")))
     lines[at:at] = imports
     known: set[str] = set()
-    unique = [line for line in lines if not (line.startswith(("import ", "from ")) and (line in known or known.add(line)))]
+    unique = []
+    for line in lines:
+        if line.startswith(("import ", "from ")):
+            if line in known:
+                continue
+            known.add(line)
+        unique.append(line)
     stub.write_text("\n".join(unique) + "\n", encoding="utf-8")
 
 

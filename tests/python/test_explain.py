@@ -24,7 +24,7 @@ from kiln.graph import BufferType, DeviceRef, Graph, ops
 pytestmark = pytest.mark.engine
 
 COMMAND = os.environ.get("KILN_COMMAND") or Path(__file__).parents[2] / "build/release/bin/kiln"
-TEMPLATE = (Path(__file__).parents[2] / "tools/explain.html").read_text()
+TEMPLATE = (Path(__file__).parents[2] / "kiln/engine/explain.html").read_text()
 PLACE = '<script type="application/json" id="data">{}</script>'
 CPU = DeviceRef.CPU()
 
@@ -102,6 +102,37 @@ def test_a_page_needs_nothing_but_itself():
         assert word not in TEMPLATE
     assert "default-src 'none'" in TEMPLATE
     assert TEMPLATE.count("://") == TEMPLATE.count("http://www.w3.org/2000/svg") == 1
+
+
+def data_of(page: str) -> dict:
+    begin, end = PLACE.split("{}")
+    return json.loads(page.partition(begin)[2].partition(end)[0])
+
+
+def test_the_command_and_the_library_write_the_page(tmp_path):
+    graph = places()
+    compiled = InferenceSession().compile(graph)
+    compiled.export_mef(tmp_path / "case.mef")
+    done = subprocess.run([COMMAND, "explain", "case.mef"], capture_output=True, text=True, check=True, env=CLEAN,
+                          cwd=tmp_path)
+    assert done.stdout == "wrote case.html\n"
+    page = (tmp_path / "case.html").read_text()
+    data = data_of(page)
+    assert data["file"] == "case.mef" and data["ir"] == str(graph)
+    inspected = subprocess.run([COMMAND, "inspect", "case.mef", "--json"], capture_output=True, text=True, check=True,
+                               env=CLEAN, cwd=tmp_path)
+    assert data["artifact"] == json.loads(inspected.stdout)
+    kernels = data["artifact"]["plan"]["kernels"]
+    product = next(k for k in kernels if "matmul" in k["ops"] and k["stage"] == "run")
+    assert {read["tensor"] for read in product["reads"]} & {"input input0"} and product["writes"] and product["flops"]
+    own = compiled.explain(tmp_path / "own.html")
+    assert (tmp_path / "own.html").read_text() == own
+    assert data_of(own)["artifact"]["plan"] == data["artifact"]["plan"] and data_of(own)["file"] == "places"
+    subprocess.run([COMMAND, "explain", "case.mef", "-o", "other.html"], check=True, env=CLEAN, cwd=tmp_path,
+                   capture_output=True)
+    assert (tmp_path / "other.html").read_text() == page
+    refused = subprocess.run([COMMAND, "explain", "none.mef"], capture_output=True, text=True, env=CLEAN, cwd=tmp_path)
+    assert refused.returncode == 1 and "none.mef" in refused.stderr
 
 
 def test_what_a_page_logs_is_seen(artifacts, tmp_path):

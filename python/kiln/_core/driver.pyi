@@ -435,17 +435,16 @@ class Buffer:
     def memset(self, value: int) -> None:
         """Writes `value` into every byte; enqueued on the buffer's queue."""
 
-    @overload
-    def to(self, device: Device, *, after: DeviceEvent | None = None) -> Buffer:
+    def to_numpy(self) -> Any:
         """
-        This buffer on a device, or on each of a list of devices; no copy when it is there.
+        The elements as a writable NumPy array: an alias of host memory, a copy of other memory.
+
+        >>> import numpy as np
+        >>> from kiln.driver import Buffer
+        >>> Buffer.from_numpy(np.eye(2)).to_numpy()
+        array([[1., 0.],
+               [0., 1.]])
         """
-
-    @overload
-    def to(self, device: Sequence[Device], *, after: DeviceEvent | None = None) -> list[Buffer]: ...
-
-    @overload
-    def to(self, *, devices: Sequence[Device], after: DeviceEvent | None = None) -> list[Buffer]: ...
 
     def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """A DLPack capsule of this memory."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Iterable, Sequence
 import enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import kiln._core.driver
 import kiln._core.dtype
@@ -463,7 +463,7 @@ class Tensor:
     def num_elements(self) -> int:
         """How many elements it has."""
 
-    def item(self) -> bool | int | float:
+    def item(self) -> Any:
         """The one element as a number; several or none: TypeError."""
 
     def __bool__(self) -> bool: ...
@@ -479,7 +479,7 @@ class Tensor:
     def materialize(self) -> Tensor:
         """Real, whole and on the CPU."""
 
-    def to_numpy(self) -> object:
+    def to_numpy(self) -> Any:
         """
         A NumPy array of the elements, which are shared when they are on the CPU.
         """

@@ -314,6 +314,36 @@ def non_maximum_suppression(boxes: kiln.graph.TensorValueLike, scores: kiln.grap
     rows, checked when the graph runs.
     """
 
+def dequantize(encoding: kiln._core.graph.QuantizationEncoding, quantized: kiln.graph.TensorValueLike) -> kiln._core.experimental.Tensor:
+    """The float32 elements of quantised blocks."""
+
+def qmatmul(encoding: kiln._core.graph.QuantizationEncoding, config: kiln._core.graph.QuantizationConfig | None, lhs: kiln.graph.TensorValueLike, *rhs) -> kiln._core.experimental.Tensor:
+    """
+    `lhs @ dequantize(rhs[0]).T`, float32; the weights stay quantised in memory.
+
+    `lhs` is `[..., K]`, `rhs[0]` a matrix whose rows are blocks of K elements.
+    """
+
+def distributed_broadcast(input: kiln.graph.StrongTensorValueLike, signal_buffers: Iterable) -> list:
+    """A copy of the input on the device of each signal buffer."""
+
+def distributed_scatter(input_chunks: Iterable, signal_buffers: Iterable) -> list:
+    """Chunks of one device, dealt out to the devices of the signal buffers."""
+
+def shard_and_stack(inputs: Iterable, devices: Iterable, axis: int=0) -> list:
+    """
+    On each device its part of every input along an axis, stacked on a new first axis.
+    """
+
+def parallel(inputs: Iterable, body_fn: object | None, *, buffers: object | None=None, chain: object | None=None, result_types: Iterable) -> object:
+    """
+    Runs one body per launch: for `inputs`, a list of bundles with one tensor per launch each.
+
+    The body gets the tensors of its launch and, where they are given, its buffer and the chain, and
+    returns one tensor per output bundle (with a chain: a pair of them and the chain). Gives a list of
+    tensors per output bundle, and with a chain a pair of that and the chain.
+    """
+
 
 
 
