@@ -304,7 +304,7 @@ void Call::remember(const Recording& recording, const Recording::Run& run, std::
     }
     plan.inputs.push_back(input);
   }
-  std::uint8_t outputs = 0;
+  std::uint32_t outputs = 0;
   bool is_spread = false;
   for (const Tensor& result : results_) {
     for (const detail::StatePtr& part : detail::parts_of(result.state())) {

@@ -81,7 +81,7 @@ struct CallPlan {
   };
   struct Result {
     bool is_argument = false;
-    std::uint8_t index = 0;  // of the argument or of the output
+    std::uint32_t index = 0;  // of the argument or of the output
   };
   /// A result that is spread over a mesh, of as many `results` as it has devices.
   struct Spread {

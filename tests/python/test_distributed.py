@@ -1,5 +1,7 @@
 """Tensors that are spread over a simulated mesh."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -421,6 +423,31 @@ def test_auto_reshard_reports():
         auto_reshard({(Sharded(0), Replicated)})
     with pytest.raises(TypeError, match=r"\(Replicated, Partial\) is no change that can be done"):
         auto_reshard({(Replicated, Partial)})
+
+
+def test_a_decorated_function_runs_on_several_threads():
+    x = Tensor.from_dlpack(array(4, 6)).to(mapped(TP2, Sharded(0)))
+    failures = []
+
+    @auto_reshard(mode="raise")
+    def refused():
+        F.softmax(x, 0)
+
+    def work():
+        for _ in range(100):
+            try:
+                refused()
+                failures.append("not refused")
+            except ShardingError:
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert F.softmax(x, 0).placements == (Sharded(1),)
 
 
 def test_sizes_that_data_tells():

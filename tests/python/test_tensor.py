@@ -136,6 +136,12 @@ def test_every_op_is_a_function_of_tensors():
         assert callable(getattr(F, name)), name
 
 
+def test_many_results():
+    x = Tensor(np.arange(300, dtype=np.float32))
+    for _ in range(2):
+        assert [part.item() for part in F.split(x, 1)] == list(range(300))
+
+
 def test_a_number_may_change_where_it_stands_for_a_tensor():
     x = Tensor([1, 2, 3])
     for number in (0, 1, 2.5, -1, np.inf):

@@ -10,6 +10,7 @@ TensorLayout(DType.float32, [batch, 10], DeviceMapping(DeviceMesh(dp=2, tp=2), [
 [[Dim('batch_dp_0'), Dim(5)], [Dim('batch_dp_0'), Dim(5)], [Dim('batch_dp_1'), Dim(5)], [Dim('batch_dp_1'), Dim(5)]]
 """
 
+import threading
 from collections.abc import Iterable
 from contextlib import ContextDecorator
 
@@ -96,13 +97,14 @@ class auto_reshard(ContextDecorator):  # noqa: N801: a block, as mesh_context
                     f"auto_reshard: ({pair[0].__name__}, {pair[1].__name__}) is no change that can be done; those are "
                     f"{names}."
                 )
-        self._block = _AutoReshard(
-            [(_KINDS.index(a), _KINDS.index(b)) for a, b in allowed], self._MODES.index(mode or "silent")
-        )
+        self._settings = [(_KINDS.index(a), _KINDS.index(b)) for a, b in allowed], self._MODES.index(mode or "silent")
+        self._open = threading.local()  # a decorated function may run on several threads at a time
 
     def __enter__(self) -> "auto_reshard":
-        self._block.__enter__()
+        block = _AutoReshard(*self._settings)
+        block.__enter__()
+        self._open.blocks = [*getattr(self._open, "blocks", ()), block]
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._block.__exit__()
+        self._open.blocks.pop().__exit__()
