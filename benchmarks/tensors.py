@@ -33,6 +33,27 @@ print(sorted(times)[2] * 1e3)
 """
 
 
+# Stage and compile of GPT-2 blocks: the time of twelve in that of one.
+LAYERS = """
+import time
+from examples.gpt2_block.gpt2_block import GPT2
+from kiln.driver import CPU
+from kiln.dtype import DType
+from kiln.engine import InferenceSession
+from kiln.experimental.compilation import stage
+from kiln.experimental.sharding import TensorLayout
+session = InferenceSession()
+layouts = [TensorLayout(DType.float32, shape, CPU()) for shape in (["batch", "length", 768], ["length", "length"])]
+def seconds(layers):
+    model = GPT2(layers=layers, size=768, heads=12)
+    start = time.perf_counter()
+    session.compile(stage(model._function())(*layouts).graph)
+    return time.perf_counter() - start
+seconds(1)
+print(min(seconds(12) for _ in range(4)) / min(seconds(1) for _ in range(4)))
+"""
+
+
 def jax_add(shape: tuple[int, ...]) -> Callable[[], object] | None:
     if not package_version("jax"):
         return None
@@ -97,6 +118,8 @@ def main(build: pathlib.Path) -> None:
     print(f"  {'callable beyond Model.execute (at most 1000)':44s} {beyond:8.0f} ns")
     print(f"  {'replay / execute, 20 kernels (at most 0.5)':44s} {replay_ratio(twenty_results):8.2f}")
     print(f"  {'  of a chain of products':44s} {replay_ratio(chain_of_products):8.2f}")
+    layers = float(run_python(LAYERS, KILN_CACHE="0"))
+    print(f"  {'12 GPT-2 blocks / 1, stage and compile (at most 1.3)':52s} {layers:.2f}")
     print(f"  {'first use of an op, cold (at most 25)':44s} {first_use(KILN_CACHE='0'):8.2f} ms")
     first_use()
     print(f"  {'first use of an op, from disk (at most 1.5)':44s} {first_use():8.2f} ms")

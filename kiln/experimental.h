@@ -7,6 +7,7 @@
 #include "kiln/experimental/defaults.h"
 #include "kiln/experimental/device_mapping.h"
 #include "kiln/experimental/device_mesh.h"
+#include "kiln/experimental/erased_callable.h"
 #include "kiln/experimental/executor.h"
 #include "kiln/experimental/functional.h"
 #include "kiln/experimental/module.h"
@@ -17,3 +18,4 @@
 #include "kiln/experimental/tensor.h"
 #include "kiln/experimental/tensor_layout.h"
 #include "kiln/experimental/tree.h"
+#include "kiln/experimental/tree_value.h"

@@ -214,6 +214,9 @@ struct StagedGraph {
   std::string to_string() const { return graph.module().to_string(); }
 };
 
+template <typename F = void>
+class CompiledCallable;
+
 /// A compiled function: called as the function is, with a tensor for each layout and every other
 /// argument as it was staged. A small value; copies share the model.
 template <typename F>
@@ -246,6 +249,9 @@ class CompiledCallable
   const engine::WeightsRegistry& weights() const { return state_->weights; }
   const std::vector<Layout>& in_layouts() const { return state_->staged.in_layouts; }
   const std::vector<Layout>& out_layouts() const { return state_->staged.out_layouts; }
+  /// The same function with types that are known when it runs; see erased_callable.h. A static
+  /// value of a class of its own: TypeError.
+  CompiledCallable<void> erased() const;
 
  private:
   struct State {

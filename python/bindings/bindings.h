@@ -56,6 +56,7 @@ void bind_engine(nb::module_& engine);
 void bind_weights(nb::module_& weights);
 void bind_experimental_sharding(nb::module_& experimental);
 void bind_experimental_tensor(nb::module_& experimental);
+void bind_experimental_modes(nb::module_& experimental);
 void bind_experimental_callable(nb::module_& experimental);
 /// Lifts every op that is bound by then.
 void bind_experimental_functional(nb::module_& functional, nb::module_& ops);

@@ -52,6 +52,7 @@ NB_MODULE(_core, m) {
   nb::module_ experimental = m.def_submodule("experimental", "Tensors and their placement.");
   bind_experimental_sharding(experimental);
   bind_experimental_tensor(experimental);
+  bind_experimental_modes(experimental);
   bind_experimental_callable(experimental);
   nb::module_ functional = experimental.def_submodule("functional", "Functions over tensors.");
   bind_experimental_functional(functional, ops);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "gil.h"
 #include "graph_casters.h"
 #include "kiln/experimental/tensor.h"
 
@@ -25,6 +26,16 @@ inline const experimental::Tensor& tensor_of(nb::handle object) {
 
 /// `object` itself where its tensor is the result, else an object for the result.
 nb::object same_or_new(nb::handle object, experimental::Tensor result);
+
+/// What a new tensor is given; None leaves a part out.
+experimental::TensorOptions to_options(nb::handle dtype, nb::handle device);
+
+/// What a call gives that does not hold up other threads.
+template <typename F>
+experimental::Tensor without_gil(const F& call) {
+  ReleaseGil release;
+  return call();
+}
 
 /// A Device, a DeviceRef, a DeviceMesh or a DeviceMapping.
 struct LayoutDeviceLike {
