@@ -1,7 +1,7 @@
 """Runs the benchmarks and prints their figures.
 
-    python benchmarks/run.py --build build/release [minilm overhead driver tensors compile_time import_time memory
-                                                        convolution]
+    python benchmarks/run.py --build build/release [minilm overhead driver tensors ops compile_time import_time memory
+                                                    convolution]
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ if __package__ in (None, ""):  # run as a program: make `benchmarks` importable
 
 from benchmarks.common import machine
 
-NAMES = ["import_time", "overhead", "driver", "tensors", "compile_time", "memory", "convolution", "minilm"]
+NAMES = [
+    "import_time", "overhead", "driver", "tensors", "ops", "compile_time", "memory", "convolution", "minilm"
+]
 
 
 def main() -> int:

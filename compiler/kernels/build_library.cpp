@@ -59,7 +59,7 @@ int Builder::stored_as(const ir::Value* value, DType dtype) {
 }
 
 void Builder::call(const ir::Op& op, std::size_t function, std::vector<Argument> arguments,
-                   std::set<int> writes) {
+                   std::set<int> writes, bool may_run_once) {
   // What depends on weights and constants alone is worked out once.
   const bool once = steps_ == &program_.run &&
                     std::all_of(arguments.begin(), arguments.end(), [&](const Argument& argument) {
@@ -97,7 +97,7 @@ void Builder::build_top_k(const ir::Op& op) {
         Argument::of(values), Argument::of(indices), Argument::of(lines.outer),
         Argument::of(lines.length), Argument::of(lines.inner), Argument::of(k),
         Argument::of_number(op.kind == OpKind::top_k ? 1 : 0)},
-       {values, indices});
+       {values, indices}, /*may_run_once=*/true);
 }
 
 void Builder::build_cumsum(const ir::Op& op) {
@@ -110,7 +110,7 @@ void Builder::build_cumsum(const ir::Op& op) {
         Argument::of(sums), Argument::of(lines.outer), Argument::of(lines.length),
         Argument::of(lines.inner), Argument::of_number(op.attribute<bool>("exclusive") ? 1 : 0),
         Argument::of_number(op.attribute<bool>("reverse") ? 1 : 0)},
-       {sums});
+       {sums}, /*may_run_once=*/true);
   if (checks_numbers(op)) check_numbers(op, op.result());
 }
 
@@ -144,7 +144,7 @@ void Builder::build_dequantize(const ir::Op& op) {
   call(op, offsetof(KilnRuntime, dequantize),
        {Argument::of_number(static_cast<std::int32_t>(encoding)), Argument::of(blocks),
         Argument::of(bytes.floor_div(graph::block_size(encoding))), Argument::of(elements)},
-       {elements});
+       {elements}, /*may_run_once=*/true);
   if (checks_numbers(op)) check_numbers(op, op.result());
 }
 
@@ -159,7 +159,7 @@ void Builder::build_qmatmul(const ir::Op& op) {
        {Argument::of_number(static_cast<std::int32_t>(encoding)), Argument::of(lhs),
         Argument::of(rhs), Argument::of(result), Argument::of(rows.outer),
         Argument::of(rows.length), Argument::of(op.result()->type.tensor().shape.back())},
-       {result});
+       {result}, /*may_run_once=*/true);
   if (checks_numbers(op)) check_numbers(op, op.result());
 }
 
@@ -180,7 +180,7 @@ void Builder::build_irfft(const ir::Op& op) {
        {Argument::of(source), Argument::of(result), Argument::of(lines.outer),
         Argument::of(lines.length), Argument::of(lines.inner), Argument::of(Dim(n)),
         Argument::of_number(is_complex ? 1 : 0), Argument::of_real(scale)},
-       {result});
+       {result}, /*may_run_once=*/true);
   if (checks_numbers(op)) check_numbers(op, op.result());
 }
 

@@ -225,8 +225,10 @@ class Builder {
   int new_cell(const ir::Op& op, DType dtype);
   /// `value` as a dense tensor of another dtype.
   int stored_as(const ir::Value* value, DType dtype);
+  /// With `may_run_once`, what depends on weights and constants alone is worked out once. That is
+  /// not for functions that fail, or that count on a check of this call.
   void call(const ir::Op& op, std::size_t function, std::vector<LibraryCall::Argument> arguments,
-            std::set<int> writes);
+            std::set<int> writes, bool may_run_once = false);
   /// Checks all indices of a gather, for those that no kernel comes across.
   void check_indices(const ir::Op& op);
   void build_store_slice(const ir::Op& op);

@@ -47,7 +47,7 @@ struct Tap {
 };
 
 bool place(float at, std::int64_t size, Tap& tap) {
-  if (!(at >= -1 && at <= static_cast<float>(size))) return false;
+  if (size == 0 || !(at >= -1 && at <= static_cast<float>(size))) return false;
   at = std::max(at, 0.0f);
   tap.low = std::min(static_cast<std::int64_t>(at), size - 1);
   tap.high = std::min(tap.low + 1, size - 1);

@@ -24,6 +24,7 @@ struct Complex {
   Complex operator+(Complex b) const { return {re + b.re, im + b.im}; }
   Complex operator-(Complex b) const { return {re - b.re, im - b.im}; }
   Complex operator*(Complex b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; }
+  Complex operator*(double b) const { return {re * b, im * b}; }
   Complex conjugate() const { return {re, -im}; }
   Complex times_i() const { return {-im, re}; }
 };
@@ -81,8 +82,12 @@ class Transform {
     switch (p) {
       case 2:
         return butterflies_of_2(to, m, stride);
+      case 3:
+        return butterflies_of_3(to, m, stride);
       case 4:
         return butterflies_of_4(to, m, stride);
+      case 5:
+        return butterflies_of_5(to, m, stride);
       default:
         return butterflies(to, m, stride, p);
     }
@@ -109,14 +114,50 @@ class Transform {
     }
   }
 
+  void butterflies_of_3(Complex* x, std::int64_t m, std::int64_t stride) const {
+    const double half_turn = root(m * stride).im;  // sin 2π/3; the cosine is -1/2
+    for (std::int64_t k = 0; k < m; ++k) {
+      const Complex a = x[k], b = x[k + m] * root(k * stride),
+                    c = x[k + 2 * m] * root(2 * k * stride);
+      const Complex sum = b + c, turned = ((b - c) * half_turn).times_i();
+      const Complex middle = a + sum * -0.5;
+      x[k] = a + sum;
+      x[k + m] = middle + turned;
+      x[k + 2 * m] = middle - turned;
+    }
+  }
+
+  void butterflies_of_5(Complex* x, std::int64_t m, std::int64_t stride) const {
+    const Complex first = root(m * stride), second = root(2 * m * stride);
+    for (std::int64_t k = 0; k < m; ++k) {
+      const Complex a = x[k], b = x[k + m] * root(k * stride),
+                    c = x[k + 2 * m] * root(2 * k * stride),
+                    d = x[k + 3 * m] * root(3 * k * stride),
+                    e = x[k + 4 * m] * root(4 * k * stride);
+      const Complex outer = b + e, inner = c + d, outer_gap = b - e, inner_gap = c - d;
+      const Complex even1 = a + outer * first.re + inner * second.re,
+                    even2 = a + outer * second.re + inner * first.re,
+                    odd1 = (outer_gap * first.im + inner_gap * second.im).times_i(),
+                    odd2 = (outer_gap * second.im - inner_gap * first.im).times_i();
+      x[k] = a + outer + inner;
+      x[k + m] = even1 + odd1;
+      x[k + 2 * m] = even2 + odd2;
+      x[k + 3 * m] = even2 - odd2;
+      x[k + 4 * m] = even1 - odd1;
+    }
+  }
+
   void butterflies(Complex* x, std::int64_t m, std::int64_t stride, std::int64_t p) const {
-    Complex part[kLargestRadix];
-    const std::int64_t turn = m * stride;  // n_ / p
+    Complex part[kLargestRadix], turns[kLargestRadix];
+    for (std::int64_t q = 0; q < p; ++q) turns[q] = root(q * m * stride);
     for (std::int64_t k = 0; k < m; ++k) {
       for (std::int64_t r = 0; r < p; ++r) part[r] = x[k + r * m] * root(r * k * stride);
       for (std::int64_t q = 0; q < p; ++q) {
         Complex sum = part[0];
-        for (std::int64_t r = 1; r < p; ++r) sum = sum + part[r] * root(q * r % p * turn);
+        for (std::int64_t r = 1, turn = q; r < p; ++r, turn += q) {
+          if (turn >= p) turn -= p;
+          sum = sum + part[r] * turns[turn];
+        }
         x[k + q * m] = sum;
       }
     }
@@ -140,7 +181,7 @@ class Transform {
     }
     filter_.resize(filter.size());
     power_->run(filter.data(), filter_.data(), nullptr);
-    for (Complex& number : filter_) number = number * Complex{1 / static_cast<double>(size), 0};
+    for (Complex& number : filter_) number = number * (1 / static_cast<double>(size));
   }
 
   void through_chirp(const Complex* from, Complex* to, Complex* scratch) const {

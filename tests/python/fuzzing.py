@@ -10,6 +10,7 @@ import math
 import numpy as np
 from fuzz_program import FLOATS, Fact, Program, Step, rounding
 from fuzz_regions import Regions
+from fuzz_scatter import Scatters
 from fuzz_windows import Windows
 from running import numpy_type, unit
 
@@ -20,7 +21,7 @@ CPU = DeviceRef.CPU()
 DIMS = {"a": (0, 1, 2, 5), "b": (1, 3, 4)}
 
 
-class Fuzzer(Regions, Windows):
+class Fuzzer(Regions, Windows, Scatters):
     """Grows one random program and evaluates it op by op."""
 
     def __init__(self, seed: int):
@@ -87,7 +88,8 @@ class Fuzzer(Regions, Windows):
                 *[self.unary, self.movement] * 2, *[self.binary] * 3, self.reduction, self.product, self.choice,
                 self.pooling, self.convolving, self.conversion, self.joining, self.normalising, self.attention,
                 self.loading, self.storing, self.storing_part, self.naming, self.weighing, self.creating,
-                self.indexing, self.multiplying, self.branching, self.looping, self.calling])
+                self.indexing, self.multiplying, self.branching, self.looping, self.calling,
+                self.summing, self.combining, self.finding, self.repeating])
             with np.errstate(all="ignore"):
                 made = maker()
             if made is None:

@@ -312,6 +312,10 @@ def test_roi_align_refuses_and_survives():
                       np.array([[0, -corner, 0, corner, 1], [0, corner, corner, corner, corner]], F))[0]
             assert got.shape == (2, 2, 2, 1)
     assert run(lambda x, r: ops.roi_align(x, r, 1, 1), x, np.zeros((0, 5), F))[0].shape == (0, 1, 1, 1)
+    # An input without pixels has no samples.
+    for shape in ((2, 0, 3, 1), (2, 3, 0, 1)):
+        got = run(lambda x, r: ops.roi_align(x, r, 1, 1), np.ones(shape, F), np.array([[1, -1, -1, 1, 1]], F))[0]
+        assert got.tolist() == [[[[0]]]]
     with Graph("g", input_types=[TensorType(DType.float32, shape, CPU()) for shape in ([1, 4, 5, 2], [3, 5])]) as g:
         a, r = (v.tensor for v in g.inputs)
         for call, text in [(lambda: ops.roi_align(a[0], r, 1, 1), "roi_align expects rank-4 NHWC input, got rank 3"),

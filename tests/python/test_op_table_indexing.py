@@ -228,6 +228,40 @@ def test_masked_scatter(dtype):
         assert_equal(bits(got), bits(expected))
 
 
+def test_constants_are_checked_in_each_call():
+    """What is known when the model is made is refused by the call, and nothing is written before."""
+    mask, counts = np.ones(1000, bool), np.full(1000, 3)
+    boxes, scores = np.zeros((1, 1000, 4), np.float32), np.ones((1, 1, 1000), np.float32)
+
+    def constant(array):
+        return ops.constant(array, device=CPU())
+
+    for build, text in [
+        (lambda x: ops.nonzero(constant(mask), 1) + ops.cast(x, DType.int64), "out_dim is 1 but 1000 elements"),
+        (lambda x: ops.repeat_interleave(x, constant(counts), 0, 1), "out_dim is 1 but the repeats add up to 3000"),
+        (lambda x: ops.masked_scatter(x, constant(mask), x[:1], 1), "out_dim is 1 but the mask has 1000 true"),
+        (lambda x: ops.non_maximum_suppression(constant(boxes), constant(scores), 1000, 0.5, 0.0, 1)[:, 0:1]
+         + ops.cast(x, DType.int64), "out_dim is 1 but 1000 boxes"),
+    ]:
+        model = compiled(build, [tensor_type("float32", [1000])])
+        for _ in range(2):
+            with pytest.raises(ValueError, match=text):
+                execute(model, [np.zeros(1000, np.float32)])
+
+
+def test_masked_scatter_of_any_size():
+    def build(x, m, u):
+        return ops.masked_scatter(x, m, u, "k")
+
+    types = [("float32", ["a", "b"]), ("bool", ["b"]), ("float32", ["u"])]
+    model = compiled(build, [tensor_type(*t) for t in types])
+    for a, b in ((3, 4), (0, 2), (5, 1)):
+        x, mask = np.zeros((a, b), np.float32), np.arange(b) % 2 == 0
+        expected, updates = x.copy(), np.arange(a * mask.sum(), dtype=np.float32) + 1
+        expected[np.broadcast_to(mask, (a, b))] = updates
+        assert_equal(execute(model, [x, mask, updates])[0], expected)
+
+
 def test_masked_scatter_checks():
     x, updates = np.arange(4, dtype=np.float32), np.array([[7], [8]], np.float32)
     mask = np.array([True, False, False, True])
