@@ -48,6 +48,12 @@ Type roi_align(const Inference& op) {
   if (height < 1 || width < 1)
     throw ValueError(
         format("roi_align: the output size must be positive, got {} x {}", height, width));
+  // More samples would only take for ever.
+  constexpr double kMostSamples = 4096;
+  const double ratio = op.get<double>("sampling_ratio");
+  if (!(ratio <= kMostSamples))
+    throw ValueError(
+        format("roi_align: sampling_ratio must be at most {}, got {}", kMostSamples, ratio));
   check_same_device(op, 0, 2);
   return TensorType(x.dtype, {rois.shape[0], height, width, x.shape[3]}, x.device);
 }

@@ -323,6 +323,7 @@ def test_roi_align_refuses_and_survives():
                             r"roi_align expects rank-2 rois \[M, 5\], got rank 1"),
                            (lambda: ops.roi_align(a, r, 1, 1, mode="SUM"),
                             "roi_align mode must be 'AVG' or 'MAX', got 'SUM'"),
+                           (lambda: ops.roi_align(a, r, 1, 1, sampling_ratio=np.inf), "sampling_ratio must be at most"),
                            (lambda: ops.roi_align(a, r, 0, 1), "must be positive")]:
             with pytest.raises(ValueError, match=text):
                 call()
