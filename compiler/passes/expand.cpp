@@ -64,9 +64,15 @@ class Expander {
         return matmul(op);
       case OpKind::cumsum:
         return cumsum(op);
+      case OpKind::scatter:
       case OpKind::scatter_add:
+      case OpKind::scatter_max:
+      case OpKind::scatter_min:
       case OpKind::scatter_mul:
+      case OpKind::scatter_nd:
       case OpKind::scatter_nd_add:
+      case OpKind::scatter_nd_max:
+      case OpKind::scatter_nd_min:
       case OpKind::scatter_nd_mul:
         return scatter(op);
       case OpKind::conv2d:
@@ -212,15 +218,39 @@ class Expander {
     return cast(add(op.kind, {cast(op.operand(0), wide(op.result()))}, op.attributes), dtype);
   }
 
-  /// Duplicates of halves are combined in float32 and rounded once.
   ir::Value* scatter(const ir::Op& op) {
-    const DType dtype = op.result()->type.tensor().dtype;
-    if (!dtype.is_float() || wide(op.result()) == dtype) return nullptr;
-    const DType wider = wide(op.result());
-    return cast(
-        add(op.kind, {cast(op.operand(0), wider), cast(op.operand(1), wider), op.operand(2)},
-            op.attributes),
-        dtype);
+    const graph::TensorType& input = op.operand(0)->type.tensor();
+    const graph::Shape& updates = op.operand(1)->type.tensor().shape;
+    const auto is = [](std::int64_t size) {
+      return [size](const graph::Dim& dim) { return dim == graph::Dim(size); };
+    };
+    if (std::any_of(updates.begin(), updates.end(), is(0))) return op.operand(0);
+    const std::optional<OpKind> combiner = combiner_of(op.kind);
+    if (!combiner) return nullptr;
+    // Duplicates of halves are combined in float32 and rounded once.
+    const bool is_sum = *combiner == OpKind::add || *combiner == OpKind::mul;
+    const DType work = is_sum && input.dtype.is_float() ? wide(op.result()) : input.dtype;
+    const bool is_one = std::all_of(input.shape.begin(), input.shape.end(), is(1));
+    if (is_one && !op.has_attribute("axis") &&
+        op.operand(2)->type.tensor().shape.back() == graph::Dim(0)) {
+      // All go to one element: no index says which.
+      const graph::Dim count = updates.num_elements();
+      ir::Value* all =
+          add(OpKind::concat,
+              {add(OpKind::reshape, {cast(op.operand(0), work)}, {{"shape", graph::Shape{1}}}),
+               add(OpKind::reshape, {cast(op.operand(1), work)}, {{"shape", graph::Shape{count}}})},
+              {{"axis", std::int64_t{0}}});
+      const OpKind reduction = *combiner == OpKind::add   ? OpKind::reduce_sum
+                               : *combiner == OpKind::mul ? OpKind::reduce_prod
+                               : *combiner == OpKind::max ? OpKind::reduce_max
+                                                          : OpKind::reduce_min;
+      ir::Value* one = add(OpKind::reshape, {reduce(reduction, all, 0)}, {{"shape", input.shape}});
+      return cast(one, input.dtype);
+    }
+    if (work == input.dtype) return nullptr;
+    return cast(add(op.kind, {cast(op.operand(0), work), cast(op.operand(1), work), op.operand(2)},
+                    op.attributes),
+                input.dtype);
   }
 
   /// A convolution or its transpose of halves, in float32.

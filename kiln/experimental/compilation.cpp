@@ -112,6 +112,10 @@ void add_argument(const Tensor& tensor, const Argument& argument,
       throw ValueError(format("argument {}: expected {} across {} device(s), got {} across {}",
                               argument.route, layout.dtype().name(), shards, tensor.dtype().name(),
                               tensor.num_shards()));
+    if (shards > 1 && tensor.mapping() != layout.mapping())
+      throw ValueError(format("argument {}: expected {} {}, got {} {}", argument.route,
+                              layout.dtype().name(), place_text(layout.shape(), layout.mapping()),
+                              tensor.dtype().name(), place_text(tensor.shape(), tensor.mapping())));
     inputs.insert(inputs.end(), buffers.begin(), buffers.end());
     return;
   }

@@ -22,6 +22,7 @@
 #include "kiln/experimental/tensor_layout.h"
 #include "kiln/experimental/tree.h"
 #include "kiln/graph/graph.h"
+#include "kiln/support/ref.h"
 
 namespace kiln::experimental {
 
@@ -261,7 +262,7 @@ class CompiledCallable
     engine::CompiledModel artifact;
     engine::Model model;
   };
-  std::shared_ptr<const State> state_;
+  Shared<const State> state_;
 };
 
 namespace detail {

@@ -53,7 +53,7 @@ class CompiledCallable<void> {
 
  private:
   struct State;
-  std::shared_ptr<const State> state_;
+  Shared<const State> state_;
 };
 
 template <typename F>

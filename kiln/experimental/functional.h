@@ -3,6 +3,8 @@
 // Functions over tensors: each is the op of kiln::graph::ops of the same name, with its rules and
 // errors. It computes at once, or adds to the graph that is being built.
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -98,8 +100,9 @@ inline Tensor logsoftmax(const Tensor& x, int axis = -1) { return KILN_LIFT(logs
 inline Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon) {
   return KILN_LIFT(layer_norm, x, gamma, beta, epsilon);
 }
-inline Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
-  return KILN_LIFT(rms_norm, x, weight, epsilon);
+inline Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon,
+                       const graph::ops::RmsNormOptions& options = {}) {
+  return KILN_LIFT(rms_norm, x, weight, epsilon, options);
 }
 
 inline Tensor reshape(const Tensor& x, const graph::Shape& shape) {
@@ -135,6 +138,153 @@ inline Tensor gather(const Tensor& x, const Tensor& indices, int axis) {
 inline std::pair<Tensor, Tensor> top_k(const Tensor& x, const graph::Dim& k, int axis = -1) {
   return KILN_LIFT(top_k, x, k, axis);
 }
+inline std::vector<Tensor> chunk(const Tensor& x, int chunks, int axis = 0) {
+  return KILN_LIFT(chunk, x, chunks, axis);
+}
+inline Tensor pad(const Tensor& x, const std::vector<std::int64_t>& paddings,
+                  const graph::ops::PadOptions& options = {}) {
+  return KILN_LIFT(pad, x, paddings, options);
+}
+inline Tensor tile(const Tensor& x, const graph::Shape& repeats) {
+  return KILN_LIFT(tile, x, repeats);
+}
+inline Tensor rebind(const Tensor& x, const graph::Shape& shape,
+                     const graph::ops::RebindOptions& options = {}) {
+  return KILN_LIFT(rebind, x, shape, options);
+}
+inline Tensor gather_nd(const Tensor& x, const Tensor& indices, int batch_dims = 0) {
+  return KILN_LIFT(gather_nd, x, indices, batch_dims);
+}
+inline Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& updates,
+                             const graph::Dim& out_dim) {
+  return KILN_LIFT(masked_scatter, x, mask, updates, out_dim);
+}
+inline Tensor nonzero(const Tensor& x, const graph::Dim& out_dim) {
+  return KILN_LIFT(nonzero, x, out_dim);
+}
+inline Tensor repeat_interleave(const Tensor& x, std::int64_t repeats,
+                                std::optional<int> axis = std::nullopt) {
+  return KILN_LIFT(repeat_interleave, x, repeats, axis);
+}
+inline Tensor band_part(const Tensor& x, const graph::ops::BandPartOptions& options = {}) {
+  return KILN_LIFT(band_part, x, options);
+}
+
+#define KILN_SCATTER(name)                                                          \
+  inline Tensor name(const Tensor& x, const Tensor& updates, const Tensor& indices, \
+                     int axis = -1) {                                               \
+    return KILN_LIFT(name, x, updates, indices, axis);                              \
+  }
+#define KILN_SCATTER_ND(name)                                                         \
+  inline Tensor name(const Tensor& x, const Tensor& updates, const Tensor& indices) { \
+    return KILN_LIFT(name, x, updates, indices);                                      \
+  }
+
+KILN_SCATTER(scatter)
+KILN_SCATTER(scatter_add)
+KILN_SCATTER(scatter_max)
+KILN_SCATTER(scatter_min)
+KILN_SCATTER(scatter_mul)
+KILN_SCATTER_ND(scatter_nd)
+KILN_SCATTER_ND(scatter_nd_add)
+KILN_SCATTER_ND(scatter_nd_max)
+KILN_SCATTER_ND(scatter_nd_min)
+KILN_SCATTER_ND(scatter_nd_mul)
+
+#undef KILN_SCATTER
+#undef KILN_SCATTER_ND
+
+inline std::pair<Tensor, Tensor> bottom_k(const Tensor& x, const graph::Dim& k, int axis = -1) {
+  return KILN_LIFT(bottom_k, x, k, axis);
+}
+inline Tensor argsort(const Tensor& x, bool ascending = true) {
+  return KILN_LIFT(argsort, x, ascending);
+}
+inline Tensor cumsum(const Tensor& x, const graph::ops::CumsumOptions& options = {}) {
+  return KILN_LIFT(cumsum, x, options);
+}
+inline Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                         std::int64_t num_groups, double epsilon) {
+  return KILN_LIFT(group_norm, x, gamma, beta, num_groups, epsilon);
+}
+
+// Convolutions; the bias stands among the tensors, and that of the options stays empty.
+#define KILN_CONVOLUTION(name, Options)                                                \
+  inline Tensor name(const Tensor& x, const Tensor& filter,                            \
+                     const graph::ops::Options& options = {}) {                        \
+    return KILN_LIFT(name, x, filter, options);                                        \
+  }                                                                                    \
+  inline Tensor name(const Tensor& x, const Tensor& filter, const Tensor& bias,        \
+                     const graph::ops::Options& options = {}) {                        \
+    return experimental::detail::lift(                                                 \
+        #name,                                                                         \
+        [](const graph::TensorValueLike& input, const graph::TensorValueLike& weights, \
+           const graph::TensorValueLike& added, graph::ops::Options with_bias) {       \
+          with_bias.bias = added;                                                      \
+          return graph::ops::name(input, weights, with_bias);                          \
+        },                                                                             \
+        x, filter, bias, options);                                                     \
+  }
+
+KILN_CONVOLUTION(conv2d, Conv2dOptions)
+KILN_CONVOLUTION(conv3d, Conv3dOptions)
+KILN_CONVOLUTION(conv2d_transpose, Conv2dTransposeOptions)
+
+#undef KILN_CONVOLUTION
+
+inline Tensor max_pool2d(const Tensor& x, const graph::ops::Extent2d& kernel_size,
+                         const graph::ops::MaxPool2dOptions& options = {}) {
+  return KILN_LIFT(max_pool2d, x, kernel_size, options);
+}
+inline Tensor avg_pool2d(const Tensor& x, const graph::ops::Extent2d& kernel_size,
+                         const graph::ops::AvgPool2dOptions& options = {}) {
+  return KILN_LIFT(avg_pool2d, x, kernel_size, options);
+}
+inline Tensor resize_nearest(const Tensor& x, const graph::Shape& size,
+                             const graph::ops::ResizeNearestOptions& options = {}) {
+  return KILN_LIFT(resize_nearest, x, size, options);
+}
+inline Tensor resize_linear(const Tensor& x, const graph::Shape& size,
+                            const graph::ops::ResizeLinearOptions& options = {}) {
+  return KILN_LIFT(resize_linear, x, size, options);
+}
+inline Tensor resize_bicubic(const Tensor& x, const graph::Shape& size) {
+  return KILN_LIFT(resize_bicubic, x, size);
+}
+inline Tensor resize(
+    const Tensor& x, const graph::Shape& shape,
+    graph::ops::InterpolationMode interpolation = graph::ops::InterpolationMode::BILINEAR) {
+  return KILN_LIFT(resize, x, shape, interpolation);
+}
+inline Tensor roi_align(const Tensor& x, const Tensor& rois, std::int64_t output_height,
+                        std::int64_t output_width,
+                        const graph::ops::RoiAlignOptions& options = {}) {
+  return KILN_LIFT(roi_align, x, rois, output_height, output_width, options);
+}
+inline Tensor non_maximum_suppression(const Tensor& boxes, const Tensor& scores,
+                                      const Tensor& max_output_boxes_per_class,
+                                      const Tensor& iou_threshold, const Tensor& score_threshold,
+                                      const graph::Dim& out_dim = graph::Dim("num_selected")) {
+  return KILN_LIFT(non_maximum_suppression, boxes, scores, max_output_boxes_per_class,
+                   iou_threshold, score_threshold, out_dim);
+}
+inline Tensor fold(const Tensor& x, const std::array<graph::Dim, 2>& output_size,
+                   const std::array<std::int64_t, 2>& kernel_size,
+                   const graph::ops::FoldOptions& options = {}) {
+  return KILN_LIFT(fold, x, output_size, kernel_size, options);
+}
+inline Tensor irfft(const Tensor& x, const graph::ops::IrfftOptions& options = {}) {
+  return KILN_LIFT(irfft, x, options);
+}
+inline Tensor dequantize(graph::QuantizationEncoding encoding, const Tensor& quantized) {
+  return KILN_LIFT(dequantize, encoding, quantized);
+}
+inline Tensor qmatmul(graph::QuantizationEncoding encoding,
+                      const std::optional<graph::QuantizationConfig>& config, const Tensor& lhs,
+                      const std::vector<Tensor>& rhs) {
+  return KILN_LIFT(qmatmul, encoding, config, lhs, rhs);
+}
+
 /// As `Tensor::to`.
 inline Tensor transfer_to(const Tensor& x, const LayoutDevice& target) { return x.to(target); }
 

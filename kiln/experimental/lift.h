@@ -58,6 +58,9 @@ inline void add_argument(CallArguments& call, const Scalar& number) {
   if (number.is_integer()) call.key.add(number.to<std::uint64_t>());
 }
 template <typename T>
+  requires(!std::is_integral_v<T> && !std::is_enum_v<T>)
+void add_argument(CallArguments& call, const T&);
+template <typename T>
 void add_argument(CallArguments& call, const std::vector<T>& list) {
   call.key.add(list.size());
   for (const T& item : list) add_argument(call, item);

@@ -164,7 +164,10 @@ class Mover {
     for (std::size_t i = 1; i < here.size(); ++i) sum = sum + here[i];
     if (std::get<Partial>(placement).reduce_op == ReduceOp::sum || here.size() == 1) return sum;
     const auto count = static_cast<std::int64_t>(here.size());
-    return sum.dtype().is_float() ? graph::ops::div(sum, count) : graph::ops::floor_div(sum, count);
+    const DType dtype = sum.dtype();
+    // A move changes no dtype: means of integers are rounded down.
+    return dtype.is_float() ? graph::ops::div(sum, count)
+                            : graph::ops::cast(graph::ops::floor_div(sum, count), dtype);
   }
 
   void split(int axis, int tensor_axis) {

@@ -492,6 +492,16 @@ void def_values(nb::class_<Tensor>& cls) {
           },
           nb::sig("def realize(self) -> collections.abc.Awaitable[Tensor]"),
           "Computes it; `await t.realize` gives the tensor.")
+      .def(
+          "__array__",
+          [](const Tensor& t, Any dtype, Any copy) {
+            return nb::object(to_numpy(t).attr("__array__")(nb::handle(dtype),
+                                                            nb::arg("copy") = nb::handle(copy)));
+          },
+          nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
+          nb::sig("def __array__(self, dtype: object | None = None, copy: bool | None = None) -> "
+                  "typing.Any"),
+          "As `to_numpy`, for `numpy.asarray`; `copy` and `dtype` as NumPy has them.")
       .def("__dlpack__",
            [](const Tensor& t, nb::kwargs keywords) {
              realize(t, "__dlpack__");

@@ -57,6 +57,14 @@ TEST(Compile, TheExampleOfTheSpecification) {
   std::filesystem::remove(path);
 }
 
+TEST(Compile, AMovedCallableSaysSo) {
+  auto run = compile([](Tensor x) { return x * 2; })(layout({3}));
+  const auto other = std::move(run);
+  EXPECT_THAT([&] { run(Tensor::ones({3})); },  // NOLINT: what is left behind
+              ThrowsMessage<ValueError>(HasSubstr("This handle is empty")));
+  EXPECT_THAT(floats(other(Tensor::ones({3}))), ElementsAre(2, 2, 2));
+}
+
 TEST(Compile, ArgumentsAndResultsNest) {
   auto step = compile([](Tensor x, Cache<Tensor> c, int layer, std::vector<Tensor> parts) {
     return std::tuple(Cache<Tensor>{c.blocks + x, c.scale * layer}, std::string("done"), parts[1]);

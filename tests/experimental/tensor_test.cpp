@@ -133,6 +133,31 @@ TEST(Tensor, IsAGraphValueWhileAGraphIsBuilt) {
   EXPECT_THAT(floats(y), ElementsAre(2, 3, 7));
 }
 
+TEST(Tensor, FurtherOps) {
+  const Tensor x({1, 2, 3, 4});
+  const auto index = [](graph::ops::Literal literal) {
+    return Tensor(literal, {.dtype = DType::int64});
+  };
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(floats(F::cumsum(x, {.exclusive = true})), ElementsAre(0, 1, 3, 6));
+    EXPECT_THAT(floats(F::pad(x, {1, 0}, {.mode = "edge"})), ElementsAre(1, 1, 2, 3, 4));
+    EXPECT_THAT(floats(F::tile(Tensor({1, 2}), {2})), ElementsAre(1, 2, 1, 2));
+    EXPECT_THAT(floats(F::scatter_add(x, Tensor({10, 20}), index({0, 0}))),
+                ElementsAre(31, 2, 3, 4));
+    EXPECT_THAT(floats(F::scatter_nd_max(x, Tensor({9, 0}), index({{1}, {3}}))),
+                ElementsAre(1, 9, 3, 4));
+    EXPECT_THAT(floats(F::repeat_interleave(Tensor({1, 2}), 2)), ElementsAre(1, 1, 2, 2));
+    EXPECT_EQ(F::nonzero(Tensor({0, 5, 0}), "found").shape(), graph::Shape({1, 1}));
+    const Tensor image = x.reshape({1, 2, 2, 1}), filter = Tensor::ones({2, 2, 1, 1});
+    EXPECT_THAT(floats(F::conv2d(image, filter)), ElementsAre(10));
+    EXPECT_THAT(floats(F::conv2d(image, filter, Tensor({1}), {.padding = {1, 0, 1, 0}})),
+                ElementsAre(2, 4, 5, 11));
+    EXPECT_THAT(floats(F::max_pool2d(image, 2)), ElementsAre(4));
+    EXPECT_THAT(floats(F::resize_nearest(Tensor({1, 2}), {4})), ElementsAre(1, 1, 2, 2));
+    EXPECT_THAT(floats(F::bottom_k(x, 2).first), ElementsAre(1, 2));
+  }
+}
+
 TEST(Tensor, Texts) {
   EXPECT_EQ(Tensor({1.23456, 2.5, 100}).to_string(),
             "Tensor([1.235   2.5   100], dtype=DType.float32, device=Device(type=cpu,id=0))");

@@ -224,6 +224,13 @@ def test_averages_are_resolved_and_extrema_are_not():
         one.to(mapped(TP2, Partial()))
 
 
+def test_averages_of_integers_keep_their_dtype():
+    x = Tensor._from_shards([Tensor([1, -4], dtype=DType.int32), Tensor([4, -3], dtype=DType.int32)],
+                            mapped(TP2, Partial(ReduceOp.AVG)))
+    y = x.to(TP2)
+    assert y.dtype == DType.int32 and y.local_shards[0].to_numpy().tolist() == [2, -4]
+
+
 def test_a_named_mapping_is_resolved_again_on_another_mesh():
     x = Tensor.from_dlpack(array(4, 6)).to(NamedMapping(mesh_of(dp=2, tp=2), ("dp", "tp")))
     assert x.placements == (Sharded(0), Sharded(1))
@@ -679,6 +686,9 @@ def test_call_errors():
     store = compile(lambda t: t.__setitem__(0, Tensor([1.0, 2.0])))(BufferLayout(F32, [4, 2], rows))
     with pytest.raises(ValueError, match=r"argument 0: expected float32 across 2 device\(s\), got float32 across 1"):
         store(Tensor(array(4, 2)))
+    with pytest.raises(ValueError, match=r"argument 0: expected .* as \[Sharded\(axis=0\)\], got .* as "
+                                         r"\[Replicated\(\)\]"):
+        store(Tensor(array(4, 2)).to(TP2))
     with pytest.raises(TypeError, match="argument 0 was staged as a tensor"):
         compile(lambda t: t.__setitem__(0, Tensor([1.0, 2.0])))(TensorLayout(F32, [4, 2], rows))
 

@@ -367,3 +367,32 @@ def test_text_round_trip(tmp_path):
     path = tmp_path / "graph.kiln"
     path.write_text(str(Graph("g", build, types)))
     assert str(Graph("ignored", path=path)) == path.read_text()
+
+
+@pytest.mark.parametrize("kind", ["add", "mul", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int16", "uint64"])
+def test_scatters_without_updates_and_without_indices(kind, dtype):
+    """Sizes that are known and small: nothing to put anywhere, and everything into one element."""
+    combine = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[kind]
+    kinds = numpy_type(dtype)
+
+    def check(op, x, updates, indices, expected):
+        types = [tensor_type(dtype, x.shape), tensor_type(dtype, updates.shape), tensor_type("int64", indices.shape)]
+        model = compiled(lambda a, b, c: op(a, b, c), types)
+        assert_equal(execute(model, [x, updates, indices])[0], expected)
+
+    x = np.arange(1, 17).reshape(4, 4).astype(kinds)
+    none = np.zeros((4, 0), np.int64)
+    for axis in (0, 1):
+        check(lambda a, b, c, axis=axis: getattr(ops, f"scatter_{kind}")(a, b, c, axis), x, none.astype(kinds), none, x)
+    nd = getattr(ops, f"scatter_nd_{kind}")
+    check(nd, x, np.zeros((0, 4), kinds), np.zeros((0, 1), np.int64), x)
+    check(nd, x, np.zeros((2, 0), kinds), np.zeros((2, 0, 2), np.int64), x)
+    for shape in ((1,), (), (1, 1)):
+        one = np.full(shape, 2, kinds)
+        for count in (0, 1, 6):
+            updates = np.arange(1, count + 1).astype(kinds).reshape(count, *shape)
+            expected = one.copy()
+            for update in updates:
+                expected = combine(expected, update)
+            check(nd, one, updates, np.zeros((count, 0), np.int64), expected.astype(kinds))

@@ -14,6 +14,7 @@ def test_stubs_are_those_of_the_extension(tmp_path):
     command = [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "kiln._core", "-r", "-P", "-p",
                str(ROOT / "stub_patterns.txt"), "-O", str(tmp_path)]
     subprocess.run(command, check=True)
+    subprocess.run([sys.executable, ROOT / "type_functional.py", tmp_path / "_core"], check=True)
     fresh = {p.relative_to(tmp_path): p.read_text() for p in tmp_path.rglob("*.pyi")}
     kept = {p.relative_to(ROOT / "kiln"): p.read_text() for p in (ROOT / "kiln" / "_core").rglob("*.pyi")}
     assert fresh.keys() == kept.keys()

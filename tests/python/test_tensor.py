@@ -135,6 +135,14 @@ def test_every_op_is_a_function_of_tensors():
         assert callable(getattr(F, name)), name
 
 
+def test_numpy_takes_tensors():
+    x = Tensor([[1, 2], [3, 4]])
+    array = np.asarray(x)
+    assert array.dtype == np.float32 and array.tolist() == [[1, 2], [3, 4]]
+    assert np.asarray(x, dtype=np.int64).dtype == np.int64
+    assert np.array(x).ctypes.data != array.ctypes.data == x.driver_tensor.to_numpy().ctypes.data
+
+
 def test_many_results():
     x = Tensor(np.arange(300, dtype=np.float32))
     for _ in range(2):

@@ -238,7 +238,8 @@ class _Argument:
                 f"argument {self.route}: expected {self.dtype.name} across {self.count} device(s), got "
                 f"{value.dtype.name} across {value.num_shards}"
             )
-        if not self.is_buffer and not self._fits(value):
+        is_elsewhere = self.count > 1 and value.mapping != self.mapping
+        if is_elsewhere if self.is_buffer else not self._fits(value):
             raise ValueError(
                 f"argument {self.route}: expected {self.dtype.name} shape {_shape_text(self.shape)} on "
                 f"{_place(self.mapping)}, got {value.dtype.name} shape {_shape_text(value.shape)} on "

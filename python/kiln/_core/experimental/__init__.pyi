@@ -324,9 +324,6 @@ _all_transitions: list = [(0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
 
 _default_transitions: list = [(0, 1), (1, 0), (1, 1), (2, 0)]
 
-class UnsupportedGraphError(RuntimeError):
-    """A graph that an executor cannot run."""
-
 class Tensor:
     """
     An array that computes at once.
@@ -488,6 +485,11 @@ class Tensor:
     def realize(self) -> Awaitable[Tensor]:
         """Computes it; `await t.realize` gives the tensor."""
 
+    def __array__(self, dtype: object | None = None, copy: bool | None = None) -> Any:
+        """
+        As `to_numpy`, for `numpy.asarray`; `copy` and `dtype` as NumPy has them.
+        """
+
     def __dlpack__(self, **kwargs) -> object: ...
 
     def __dlpack_device__(self) -> object: ...
@@ -640,6 +642,9 @@ class Tensor:
     def __round__(self) -> Tensor: ...
 
     __array_ufunc__: None = None
+
+class UnsupportedGraphError(RuntimeError):
+    """A graph that an executor cannot run."""
 
 class _Defaults:
     def __init__(self, arg0: object | None, arg1: object | None, /) -> None: ...
