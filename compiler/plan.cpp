@@ -89,13 +89,17 @@ Dim bytes_of(const Tensor& tensor) {
   return (bytes + 63).floor_div(64) * 64;
 }
 
-json describe_tensor(const Tensor& tensor) {
+json shape_of(const Tensor& tensor) {
   json shape = json::array();
   for (const Dim& dim : tensor.shape)
     dim.is_static() ? shape.push_back(dim.value()) : shape.push_back(dim.to_string());
+  return shape;
+}
+
+json describe_tensor(const Tensor& tensor) {
   return {{"op", tensor.origin ? std::string(user_name(*tensor.origin)) : ""},
           {"dtype", tensor.dtype.name()},
-          {"shape", std::move(shape)},
+          {"shape", shape_of(tensor)},
           {"bytes", bytes_of(tensor).to_string()}};
 }
 
@@ -180,8 +184,13 @@ class Work {
   json tensors(const std::set<int>& ids) const {
     json list = json::array();
     for (const int id : ids) {
-      json entry = describe_tensor(program_.tensors[static_cast<std::size_t>(id)]);
-      entry.erase("op");
+      const Tensor& tensor = program_.tensors[static_cast<std::size_t>(id)];
+      json entry = {{"dtype", tensor.dtype.name()}, {"shape", shape_of(tensor)}};
+      try {
+        entry["bytes"] = bytes_of(tensor).to_string();
+      } catch (const ValueError&) {
+        // A size of too many divisions is no formula.
+      }
       entry["tensor"] = name_of(id);
       list.push_back(std::move(entry));
     }

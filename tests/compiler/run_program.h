@@ -104,6 +104,7 @@ std::vector<T> run_module(const graph::ir::Module& module, const std::vector<std
   call.weights = nullptr;
   call.constants = reinterpret_cast<const char*>(contents.constants.data());
   call.num_threads = 2;
+  call.traced = 0;
   call.result_ranks = ranks;
   const runtime::GraphSignature& signature = contents.graphs.front();
   call.prepared_slots.resize(signature.prepared_slots);
