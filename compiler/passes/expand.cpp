@@ -64,24 +64,13 @@ class Expander {
         return matmul(op);
       case OpKind::cumsum:
         return cumsum(op);
-      case OpKind::scatter:
-      case OpKind::scatter_add:
-      case OpKind::scatter_max:
-      case OpKind::scatter_min:
-      case OpKind::scatter_mul:
-      case OpKind::scatter_nd:
-      case OpKind::scatter_nd_add:
-      case OpKind::scatter_nd_max:
-      case OpKind::scatter_nd_min:
-      case OpKind::scatter_nd_mul:
-        return scatter(op);
       case OpKind::conv2d:
       case OpKind::conv3d:
         return convolution(op);
       case OpKind::conv2d_transpose:
         return transposed_convolution(op);
       default:
-        return nullptr;
+        return is_scatter(op.kind) ? scatter(op) : nullptr;
     }
   }
 

@@ -227,8 +227,10 @@ nb::object store_spread(std::span<PyObject* const> arguments, bool is_slice_last
                     ".");
   std::vector<graph::SliceIndex> indices{graph::ellipsis};
   if (has_key) indices = to_indices(arguments[is_slice_last ? 2 : 1], target.shape());
-  ReleaseGil release;
-  experimental::detail::store_spread(target, indices, tensor_of(source));
+  {
+    ReleaseGil release;
+    experimental::detail::store_spread(target, indices, tensor_of(source));
+  }
   return nb::none();
 }
 
