@@ -156,32 +156,42 @@ class Compilation {
   std::vector<std::byte> make_image(runtime::ArtifactContents& contents) {
     std::vector<std::vector<std::byte>> objects(unique_.size() + 1);
     std::vector<std::string> exported;
-    make_hosts(contents, objects.back(), exported);
+    llvm::LLVMContext host_context;
+    auto host = make_module(host_context, "host", isa_);
+    make_hosts(*host, contents, exported);
+    const int host_number = output_.reserve(2);
     const int number = output_.reserve(2 * static_cast<int>(unique_.size()));
     std::atomic<std::size_t> next{0};
     std::mutex mutex;
     std::exception_ptr failure;
-    auto work = [&] {
-      for (std::size_t i; (i = next++) < unique_.size();) {
+    const auto compile_kernel = [&](std::size_t i) {
+      report("kernel " + unique_[i].kernel->name);
+      working_on(unique_[i].kernel->ops, [&] {
+        llvm::LLVMContext context;
+        auto module = make_module(context, unique_[i].symbol, isa_);
+        emit_kernel(*module, isa_, *unique_[i].kernel, *unique_[i].program, unique_[i].symbol);
+        objects[i] = emit(*module, number + 2 * static_cast<int>(i));
+      });
+      std::lock_guard lock(progress_mutex_);
+      ++done_;
+    };
+    // The host function comes first, since it may be the longest.
+    const auto work = [&] {
+      for (std::size_t i; (i = next++) < objects.size();) {
         try {
-          report("kernel " + unique_[i].kernel->name);
-          working_on(unique_[i].kernel->ops, [&] {
-            llvm::LLVMContext context;
-            auto module = make_module(context, unique_[i].symbol, isa_);
-            emit_kernel(*module, isa_, *unique_[i].kernel, *unique_[i].program, unique_[i].symbol);
-            objects[i] = emit(*module, number + 2 * static_cast<int>(i));
-          });
-          std::lock_guard lock(progress_mutex_);
-          ++done_;
+          if (i == 0)
+            objects.back() = emit(*host, host_number);
+          else
+            compile_kernel(i - 1);
         } catch (...) {
           std::lock_guard lock(mutex);
           if (!failure) failure = std::current_exception();
-          next = unique_.size();
+          next = objects.size();
         }
       }
     };
     std::vector<std::thread> threads;
-    for (int t = 1; t < std::min<int>(options_.num_threads, static_cast<int>(unique_.size())); ++t)
+    for (int t = 1; t < std::min<int>(options_.num_threads, static_cast<int>(objects.size())); ++t)
       threads.emplace_back(work);
     work();
     for (std::thread& thread : threads) thread.join();
@@ -190,31 +200,29 @@ class Compilation {
     return link_image(objects, exported);
   }
 
-  void make_hosts(runtime::ArtifactContents& contents, std::vector<std::byte>& object,
+  /// Writes the entry points of all graphs.
+  void make_hosts(llvm::Module& module, runtime::ArtifactContents& contents,
                   std::vector<std::string>& exported) {
-    llvm::LLVMContext context;
-    auto module = make_module(context, "host", isa_);
     for (std::size_t g = 0; g < programs_.size(); ++g) {
       const Program& program = *programs_[g];
       runtime::GraphSignature signature = signature_of_graph(program);
       MemoryPlan plan = plan_memory(program);
       memory_.push_back(describe_memory(program, plan, isa_));
       signature.run_symbol = run_symbol(g);
-      emit_entry(*module, isa_, program, program.run, plan, symbols_, locations_,
+      emit_entry(module, isa_, program, program.run, plan, symbols_, locations_,
                  signature.run_symbol);
       exported.push_back(signature.run_symbol);
       if (!program.init.empty()) {
         signature.init_symbol = format("kiln_init_{}", g);
-        emit_entry(*module, isa_, program, program.init, plan, symbols_, locations_,
+        emit_entry(module, isa_, program, program.init, plan, symbols_, locations_,
                    signature.init_symbol);
         exported.push_back(signature.init_symbol);
       }
       add_weights(program, signature, contents);
       contents.graphs.push_back(std::move(signature));
     }
-    add_interface_hash(*module, contents);
+    add_interface_hash(module, contents);
     exported.emplace_back(runtime::kInterfaceHashSymbol);
-    object = emit(*module, output_.reserve(2));
   }
 
   /// The loader compares it with what the header says.
