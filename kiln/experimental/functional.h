@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -284,6 +285,41 @@ inline Tensor qmatmul(graph::QuantizationEncoding encoding,
                       const std::vector<Tensor>& rhs) {
   return KILN_LIFT(qmatmul, encoding, config, lhs, rhs);
 }
+
+/// Bounded from below and above; a bound that is left out is none.
+Tensor clip(const Tensor& x, const std::optional<TensorLike>& least,
+            const std::optional<TensorLike>& most = std::nullopt);
+
+/// What `x[indices]` reads.
+inline Tensor slice_tensor(const Tensor& x, std::vector<graph::SliceIndex> indices) {
+  return x[std::move(indices)].load();
+}
+/// Writes all of `x`, which is backed by a buffer from then on.
+inline void buffer_store(const Tensor& x, const Tensor& source) {
+  x[{graph::ellipsis}].store(source);
+}
+/// What `x[indices] = source` does.
+inline void buffer_store_slice(const Tensor& x, const Tensor& source,
+                               std::vector<graph::SliceIndex> indices) {
+  x[std::move(indices)].store(source);
+}
+
+/// Prints `x` when it is computed; styles are those of the debug settings.
+void print(const Tensor& x, const std::string& label = "debug_tensor");
+
+/// A branch or a step over tensors.
+using Branch = std::function<std::vector<Tensor>()>;
+using Step = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+/// Only one of the functions runs; each returns tensors of exactly `out_types`, else TypeError.
+/// `pred` is a bool scalar on the CPU. The functions are recorded at each call.
+std::vector<Tensor> cond(const Tensor& pred, const std::vector<graph::Type>& out_types,
+                         const Branch& then_fn, const Branch& else_fn);
+/// Runs `body` while `predicate` gives true, which is tested before the first iteration; the body
+/// returns tensors of the types that it gets.
+std::vector<Tensor> while_loop(const std::vector<Tensor>& initial_values,
+                               const std::function<Tensor(const std::vector<Tensor>&)>& predicate,
+                               const Step& body);
 
 /// As `Tensor::to`.
 inline Tensor transfer_to(const Tensor& x, const LayoutDevice& target) { return x.to(target); }

@@ -1,8 +1,12 @@
 """The structure of a nested value, without its leaves."""
 
+import functools
+import sys
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 KINDS = ("leaf", "static", "ref", "list", "tuple", "namedtuple", "dict", "node")
 
@@ -76,13 +80,37 @@ def sorted_keys(value: dict, path: str) -> tuple:
         ) from None
 
 
+def bounded(walk: Function) -> Function:
+    """The walk, which says so when a value is nested more deeply than Python can follow."""
+
+    @functools.wraps(walk)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return walk(*args, **kwargs)
+        except RecursionError:
+            raise RecursionError(
+                f"{walk.__name__}: the value is nested more deeply than Python's recursion limit of "
+                f"{sys.getrecursionlimit()} calls lets a walk follow. Nest it less, or raise the limit with "
+                "sys.setrecursionlimit."
+            ) from None
+
+    return function  # type: ignore[return-value]
+
+
 def open_node(value: Any, path: str) -> Opened | None:
     """One level of `value`, or None when it has no children. `path` is for errors."""
     cls = type(value)
     if cls is list or cls is tuple:
         return Opened(cls.__name__, (), list(value), None)
     if hasattr(cls, "__tree_flatten__"):
-        children, meta = value.__tree_flatten__()
+        parts = value.__tree_flatten__()
+        if not (isinstance(parts, tuple | list) and len(parts) == 2 and isinstance(parts[0], Iterable)):
+            raise TypeError(
+                f"{cls.__name__}.__tree_flatten__ must return (children, meta), where the children are a mapping or a "
+                f"sequence, but at {where(path)} it returned an object of type "
+                f"{type(parts).__name__}."
+            )
+        children, meta = parts
         if isinstance(children, Mapping):
             return Opened("node", tuple(children), list(children.values()), NodeMeta(cls, meta, True))
         return Opened("node", (), list(children), NodeMeta(cls, meta, False))

@@ -27,6 +27,7 @@ from kiln._tree_def import (
     DictMeta,
     NodeMeta,
     TreeDef,
+    bounded,
     can_start_empty,
     extend_path,
     is_node,
@@ -135,6 +136,7 @@ class _Walk:
         return TreeDef(opened.kind, children, opened.keys, opened.meta)
 
 
+@bounded
 def flatten(tree: Any, *, leaf: Leaf = None, shared: bool = False) -> tuple[list[Any], TreeDef]:
     """The leaves of `tree` in order, and its structure.
 
@@ -209,6 +211,7 @@ class _Rebuild:
         return cls.__tree_unflatten__(meta, dict(zip(structure.keys, children)) if keyed else children)
 
 
+@bounded
 def unflatten(treedef: TreeDef, leaves: Iterable[Any], *, exact: bool = True) -> Any:
     """A fresh value of the structure `treedef` with `leaves` in their order.
 
@@ -247,6 +250,7 @@ def paths(tree: Any, *, leaf: Leaf = None) -> dict[str, Any]:
     return _named(structure.leaf_paths, found)
 
 
+@bounded
 def nodes(tree: Any, type: Leaf) -> list[Any]:
     """The values in `tree`, itself included, that are of `type` (a type, a tuple of types or a predicate), each object
     once, outer ones before those inside them."""
@@ -292,6 +296,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, leaf: Leaf = None) -> Any:
     return unflatten(structure, [f(*values) for values in zip(first, *others)])
 
 
+@bounded
 def update(tree: Any, values: Mapping[str, Any], *, leaf: Leaf = None) -> None:
     """Writes `values`, which are named by dotted paths, over leaves of `tree`, in place.
 

@@ -184,5 +184,64 @@ TEST(Tensor, ErrorsNameTheOp) {
   EXPECT_THROW(static_cast<void>(static_cast<bool>(y)), TypeError);
 }
 
+TEST(Functional, OptionsTellCallsApart) {
+  const Tensor x({1, 2, 3});
+  for (int i = 0; i < 2; ++i) {  // recorded, and from the plan
+    EXPECT_THAT(floats(F::cumsum(x)), ElementsAre(1, 3, 6));
+    EXPECT_THAT(floats(F::cumsum(x, {.exclusive = true})), ElementsAre(0, 1, 3));
+    EXPECT_THAT(floats(F::cumsum(x, {.reverse = true})), ElementsAre(6, 5, 3));
+    EXPECT_THAT(floats(F::pad(x, {1, 0})), ElementsAre(0, 1, 2, 3));
+    EXPECT_THAT(floats(F::pad(x, {1, 0}, {.value = 5})), ElementsAre(5, 1, 2, 3));
+    EXPECT_THAT(floats(F::pad(x, {1, 1}, {.mode = "reflect"})), ElementsAre(2, 1, 2, 3, 2));
+  }
+  const auto usable = [](const auto& options) {
+    CallArguments call(1);
+    detail::add_argument(call, options);
+    return call.key.usable();
+  };
+  EXPECT_TRUE(usable(graph::ops::Conv2dOptions{}));
+  EXPECT_TRUE(usable(graph::ops::PadOptions{}));
+  EXPECT_TRUE(usable(graph::ops::IrfftOptions{}));
+  EXPECT_TRUE(usable(graph::ops::AvgPool2dOptions{}));
+}
+
+TEST(Functional, BoundsSlicesAndStores) {
+  const Tensor x({1, 2, 3, 4});
+  EXPECT_THAT(floats(F::clip(x, 2, 3)), ElementsAre(2, 2, 3, 3));
+  EXPECT_THAT(floats(F::clip(x, std::nullopt, 3)), ElementsAre(1, 2, 3, 3));
+  EXPECT_THAT(floats(F::clip(x, Tensor({4, 1, 1, 9}))), ElementsAre(4, 2, 3, 9));
+  EXPECT_THAT(floats(F::slice_tensor(x, {slice(1, 4, 2)})), ElementsAre(2, 4));
+  const Tensor y = Tensor::zeros({4});
+  F::buffer_store_slice(y, Tensor({7, 8}), {slice(1, 3)});
+  EXPECT_THAT(floats(y), ElementsAre(0, 7, 8, 0));
+  F::buffer_store(y, x);
+  EXPECT_THAT(floats(y), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(Functional, ControlFlow) {
+  const Tensor x({1, 2});
+  const std::vector<graph::Type> types = {x.type()};
+  const auto choose = [&](bool which) {
+    return floats(F::cond(
+        Tensor(graph::ops::Literal(which), {.dtype = DType::bool_}), types,
+        [&] { return std::vector<Tensor>{x * 2}; }, [&] { return std::vector<Tensor>{x - 1}; })[0]);
+  };
+  EXPECT_THAT(choose(true), ElementsAre(2, 4));
+  EXPECT_THAT(choose(false), ElementsAre(0, 1));
+  // 2^k until it is at least 100, and k.
+  const auto found = F::while_loop(
+      {Tensor({1}), Tensor({0})}, [](const std::vector<Tensor>& now) { return now[0][{0}] < 100; },
+      [](const std::vector<Tensor>& now) { return std::vector<Tensor>{now[0] * 2, now[1] + 1}; });
+  EXPECT_THAT(floats(found[0]), ElementsAre(128));
+  EXPECT_THAT(floats(found[1]), ElementsAre(7));
+  EXPECT_THROW(F::cond(
+                   Tensor(graph::ops::Literal(true), {.dtype = DType::bool_}), types,
+                   [&] { return std::vector<Tensor>{}; }, [&] { return std::vector<Tensor>{x}; }),
+               TypeError);
+  testing::internal::CaptureStdout();
+  F::print(x, "a label");
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("a label"));
+}
+
 }  // namespace
 }  // namespace kiln::experimental

@@ -114,10 +114,14 @@ def test_load_state_dict(block, caplog):
     assert all(np.array_equal(tensor.to_numpy(), state[name]) for name, tensor in block.parameters)
     with pytest.raises(KeyError, match="no weight 'scale'"):
         block.load_state_dict({})
+    with pytest.raises(TypeError, match="^load_state_dict: the weight .scale. must be an array .* of type int.$"):
+        block.load_state_dict({**state, "scale": 3})
+    with pytest.raises(TypeError, match="^load_state_dict takes weights as a mapping .* object of type set.$"):
+        block.load_state_dict({"scale"})
     with pytest.raises(ValueError, match=r"^load_state_dict did not use some weights: {'a', 'b'}$"):
         block.load_state_dict({**state, "a": state["scale"], "b": state["scale"]})
     block.load_state_dict({**state, "a": state["scale"]}, strict=False)
-    with pytest.raises(ValueError, match=r"the weight 'scale' has shape \['2'\], but the parameter has shape \['3'\]"):
+    with pytest.raises(ValueError, match=r"the weight 'scale' has shape \[2\], but the parameter has shape \[3\]"):
         block.load_state_dict({**state, "scale": np.zeros(2, np.float32)})
     narrow = {name: Tensor(array).cast(DType.bfloat16) for name, array in state.items()}
     with pytest.raises(ValueError, match="is bfloat16, but the parameter is float32"):

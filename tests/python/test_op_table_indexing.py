@@ -347,6 +347,8 @@ def test_texts():
              "The input dtype 'DType.float32' and updates dtype 'DType.int64' must match."),
             (lambda: ops.cumsum(x, 2), "Invalid axis=2 for input x.rank=2"),
             (lambda: ops.cumsum(ops.cast(x, DType.bool)), "op 'cumsum' does not support dtype DType.bool"),
+            (lambda: ops.argsort(ops.cast(x[0], DType.bool)), "^op 'argsort' does not support dtype DType.bool"),
+            (lambda: ops.outer(*[ops.cast(x[0], DType.bool)] * 2), "^op 'outer' does not support dtype DType.bool"),
         ]:
             with pytest.raises(ValueError, match=text):
                 call()

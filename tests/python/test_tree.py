@@ -325,6 +325,26 @@ def test_classes_without_a_way_back():
         tree.unflatten(structure, leaves)
 
 
+@pytest.mark.parametrize("parts", [3, (1, 2, 3), (5, None), "ab"])
+def test_a_node_gives_children_and_meta(parts):
+    class Odd:
+        def __tree_flatten__(self):
+            return parts
+
+    text = f"^Odd.__tree_flatten__ must return .* but at x it returned an object of type {type(parts).__name__}.$"
+    with pytest.raises(TypeError, match=text):
+        tree.flatten({"x": Odd()})
+
+
+def test_deep_values():
+    deep = []
+    for _ in range(20_000):
+        deep = [deep]
+    for walk in (tree.flatten, lambda value: tree.update(value, {}), lambda value: tree.nodes(value, int)):
+        with pytest.raises(RecursionError, match="(flatten|update|nodes): the value is nested more deeply than Python"):
+            walk(deep)
+
+
 def test_structures_are_values():
     leaf = TreeDef("leaf")
     assert TreeDef("list", [leaf, leaf]) == tree.flatten([1, 2])[1]

@@ -1,6 +1,7 @@
 #include "kiln/graph/ops/linalg.h"
 
 #include "kiln/graph/graph_state.h"
+#include "kiln/graph/infer.h"
 #include "kiln/graph/ops/elementwise.h"
 #include "kiln/graph/ops/shape.h"
 #include "kiln/graph/promotion.h"
@@ -28,6 +29,7 @@ TensorValue outer(const TensorValueLike& lhs, const TensorValueLike& rhs) {
   LocationScope at(lhs.is_weak() ? rhs.location() : lhs.location());
   auto [x, y] = promote(lhs, rhs);
   if (x.rank() != 1 || y.rank() != 1) throw ValueError("outer expected 1d-tensors as inputs");
+  check_dtype("outer", DTypeFamily::arithmetic, x.dtype());
   return mul(unsqueeze(x, 1), unsqueeze(y, 0));
 }
 

@@ -1,6 +1,7 @@
 #include "kiln/graph/ops/reduction.h"
 
 #include "kiln/graph/graph_state.h"
+#include "kiln/graph/infer.h"
 #include "kiln/graph/ops/axis.h"
 #include "kiln/graph/placement.h"
 #include "kiln/graph/promotion.h"
@@ -78,6 +79,7 @@ TensorValue argsort(T x, bool ascending) {
         format("argsort only implemented for input tensors of rank 1, but the input "
                "has shape {}.",
                value.shape().repr()));
+  check_dtype("argsort", DTypeFamily::not_bool, value.dtype());
   return select(ascending ? OpKind::bottom_k : OpKind::top_k, value, value.shape()[0], 0).second;
 }
 

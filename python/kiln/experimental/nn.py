@@ -138,6 +138,7 @@ class Module:
         A missing name: KeyError; names that nobody took: ValueError unless `strict` is off; another shape or dtype:
         ValueError, but `auto_cast` converts between float32 and bfloat16.
         """
+        _check_state("load_state_dict", state)
         used, widened, narrowed = set(), 0, 0
 
         def look_up(name: str, old: Tensor) -> Tensor:
@@ -146,12 +147,17 @@ class Module:
                 raise KeyError(f"load_state_dict: there is no weight '{name}' for the parameter of that name.")
             used.add(name)
             given: Any = state[name]
+            if not hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
+                raise TypeError(
+                    f"load_state_dict: the weight '{name}' must be an array (something with __dlpack__ or __array__), "
+                    f"but it is an object of type {type(given).__name__}."
+                )
             # Numbers of NumPy are arrays of rank 0 that do not say so.
             new = Tensor.from_dlpack(given if hasattr(given, "__dlpack__") else given.__array__())
             if list(new.shape) != list(old.shape):
                 raise ValueError(
-                    f"load_state_dict: the weight '{name}' has shape {list(map(str, new.shape))}, but the parameter "
-                    f"has shape {list(map(str, old.shape))}."
+                    f"load_state_dict: the weight '{name}' has shape {list(map(int, new.shape))}, but the parameter "
+                    f"has shape {list(map(int, old.shape))}."
                 )
             if new.dtype != old.dtype:
                 if not (auto_cast and {new.dtype, old.dtype} == {DType.float32, DType.bfloat16}):
@@ -215,6 +221,8 @@ class Module:
         """Compiles `forward` for layouts of its arguments. Parameters are weights under their names; `weights` gives
         others for some of them, by the rules of `load_state_dict`."""
         module = self
+        if weights is not None:
+            _check_state("compile", weights)
         if weights:
             module = copy.deepcopy(self)
             own = {name: tensor.driver_tensor for name, tensor in module.parameters}
@@ -237,6 +245,14 @@ class Module:
         lines += [f"{name}: {child!r}" for name, child in self.children]
         inside = "".join("\n" + textwrap.indent(line, "  ") for line in lines)
         return f"{type(self).__name__}({inside}\n)" if lines else f"{type(self).__name__}()"
+
+
+def _check_state(function: str, state: Any) -> None:
+    if not isinstance(state, Mapping):
+        raise TypeError(
+            f"{function} takes weights as a mapping from names to arrays, but got an object of type "
+            f"{type(state).__name__}."
+        )
 
 
 @dataclass_transform()

@@ -1,0 +1,69 @@
+#include "kiln/experimental/functional.h"
+
+namespace kiln::experimental::functional {
+
+namespace {
+
+std::vector<graph::Value> values_of(const std::vector<Tensor>& tensors) {
+  std::vector<graph::Value> values;
+  for (const Tensor& tensor : tensors) values.push_back(tensor.tensorvalue());
+  return values;
+}
+
+std::vector<Tensor> tensors_of(const std::vector<graph::Value>& values) {
+  std::vector<Tensor> tensors;
+  for (const graph::Value& value : values) tensors.push_back(Tensor::from_graph_value(value));
+  return tensors;
+}
+
+}  // namespace
+
+Tensor clip(const Tensor& x, const std::optional<TensorLike>& least,
+            const std::optional<TensorLike>& most) {
+  const Tensor bounded = least ? max(x, *least) : x;
+  return most ? min(bounded, *most) : bounded;
+}
+
+void print(const Tensor& x, const std::string& label) {
+  static const std::uint64_t id = experimental::detail::next_op_id();
+  Call call("print", id);
+  experimental::detail::add_argument(call.arguments(), x);
+  experimental::detail::add_argument(call.arguments(), label);
+  if (const auto plan = call.plan(); plan && call.run(*plan)) return;
+  call.record();
+  graph::ops::print(x.tensorvalue(), label);
+  call.finish({});
+}
+
+std::vector<Tensor> cond(const Tensor& pred, const std::vector<graph::Type>& out_types,
+                         const Branch& then_fn, const Branch& else_fn) {
+  const auto region = [](const Branch& branch) -> graph::ops::RegionFunction {
+    return [&branch](const std::vector<graph::Value>&) { return values_of(branch()); };
+  };
+  return experimental::detail::lift(
+      "cond",
+      [&](const graph::TensorValueLike& choice, const std::vector<graph::Type>& types,
+          const Branch& then_branch, const Branch& else_branch) {
+        return graph::ops::cond(choice, types, region(then_branch), region(else_branch));
+      },
+      pred, out_types, then_fn, else_fn);
+}
+
+std::vector<Tensor> while_loop(const std::vector<Tensor>& initial_values,
+                               const std::function<Tensor(const std::vector<Tensor>&)>& predicate,
+                               const Step& body) {
+  return experimental::detail::lift(
+      "while_loop",
+      [](const std::vector<graph::TensorValueLike>& values, const auto& test, const Step& step) {
+        return graph::ops::while_loop(
+            values, graph::ops::RegionFunction([&](const std::vector<graph::Value>& now) {
+              return values_of({test(tensors_of(now))});
+            }),
+            graph::ops::RegionFunction([&](const std::vector<graph::Value>& now) {
+              return values_of(step(tensors_of(now)));
+            }));
+      },
+      initial_values, predicate, body);
+}
+
+}  // namespace kiln::experimental::functional
