@@ -32,30 +32,46 @@ std::optional<graph::TensorValueLike> to_bias(const std::optional<ValueLike>& bi
   return bias ? std::optional(bias->get()) : std::nullopt;
 }
 
+/// `count` times `number`, as the default of an argument.
+nb::tuple repeated(std::int64_t number, std::size_t count) {
+  nb::list list;
+  for (std::size_t i = 0; i < count; ++i) list.append(number);
+  return nb::tuple(list);
+}
+
+/// A convolution over `Axes` axes.
+template <std::size_t Axes, typename Options>
+void bind_convolution(nb::module_& m, const char* name, graph::FilterLayout layout,
+                      graph::TensorValue (*op)(const graph::TensorValueLike&,
+                                               const graph::TensorValueLike&, const Options&),
+                      const char* doc) {
+  m.def(
+      name,
+      [op](ValueLike x, ValueLike filter, Numbers<Axes> stride, Numbers<Axes> dilation,
+           Numbers<2 * Axes> padding, std::int64_t groups, std::optional<ValueLike> bias,
+           graph::ConvInputLayout input_layout, graph::FilterLayout filter_layout) {
+        return op(x.get(), filter.get(),
+                  {.stride = stride,
+                   .dilation = dilation,
+                   .padding = padding,
+                   .groups = groups,
+                   .bias = to_bias(bias),
+                   .input_layout = input_layout,
+                   .filter_layout = filter_layout});
+      },
+      nb::arg("x"), nb::arg("filter"), nb::arg("stride") = repeated(1, Axes),
+      nb::arg("dilation") = repeated(1, Axes), nb::arg("padding") = repeated(0, 2 * Axes),
+      nb::arg("groups") = 1, nb::arg("bias") = nb::none(),
+      nb::arg("input_layout") = graph::ConvInputLayout::NHWC, nb::arg("filter_layout") = layout,
+      doc);
+}
+
 }  // namespace
 
 void bind_ops_convolution(nb::module_& m) {
   using graph::ConvInputLayout;
   using graph::FilterLayout;
-  m.def(
-      "conv2d",
-      [](ValueLike x, ValueLike filter, Numbers<2> stride, Numbers<2> dilation, Numbers<4> padding,
-         std::int64_t groups, std::optional<ValueLike> bias, ConvInputLayout input_layout,
-         FilterLayout filter_layout) {
-        return ops::conv2d(x.get(), filter.get(),
-                           {.stride = stride,
-                            .dilation = dilation,
-                            .padding = padding,
-                            .groups = groups,
-                            .bias = to_bias(bias),
-                            .input_layout = input_layout,
-                            .filter_layout = filter_layout});
-      },
-      nb::arg("x"), nb::arg("filter"), nb::arg("stride") = nb::make_tuple(1, 1),
-      nb::arg("dilation") = nb::make_tuple(1, 1), nb::arg("padding") = nb::make_tuple(0, 0, 0, 0),
-      nb::arg("groups") = 1, nb::arg("bias") = nb::none(),
-      nb::arg("input_layout") = ConvInputLayout::NHWC,
-      nb::arg("filter_layout") = FilterLayout::RSCF, R"(
+  bind_convolution<2>(m, "conv2d", FilterLayout::RSCF, &ops::conv2d, R"(
 Cross-correlation of `[N, H, W, C]` with a filter `[R, S, C / groups, F]`.
 
 >>> from kiln.driver import CPU
@@ -65,26 +81,8 @@ Cross-correlation of `[N, H, W, C]` with a filter `[R, S, C / groups, F]`.
 >>> with Graph("g", input_types=types) as graph:
 ...     ops.conv2d(*graph.inputs, padding=(1, 1, 1, 1)).shape
 [Dim('n'), Dim(8), Dim(8), Dim(16)])");
-  m.def(
-      "conv3d",
-      [](ValueLike x, ValueLike filter, Numbers<3> stride, Numbers<3> dilation, Numbers<6> padding,
-         std::int64_t groups, std::optional<ValueLike> bias, ConvInputLayout input_layout,
-         FilterLayout filter_layout) {
-        return ops::conv3d(x.get(), filter.get(),
-                           {.stride = stride,
-                            .dilation = dilation,
-                            .padding = padding,
-                            .groups = groups,
-                            .bias = to_bias(bias),
-                            .input_layout = input_layout,
-                            .filter_layout = filter_layout});
-      },
-      nb::arg("x"), nb::arg("filter"), nb::arg("stride") = nb::make_tuple(1, 1, 1),
-      nb::arg("dilation") = nb::make_tuple(1, 1, 1),
-      nb::arg("padding") = nb::make_tuple(0, 0, 0, 0, 0, 0), nb::arg("groups") = 1,
-      nb::arg("bias") = nb::none(), nb::arg("input_layout") = ConvInputLayout::NHWC,
-      nb::arg("filter_layout") = FilterLayout::QRSCF,
-      "As `conv2d` of `[N, D, H, W, C]` with a filter `[Q, R, S, C / groups, F]`.");
+  bind_convolution<3>(m, "conv3d", FilterLayout::QRSCF, &ops::conv3d,
+                      "As `conv2d` of `[N, D, H, W, C]` with a filter `[Q, R, S, C / groups, F]`.");
   m.def(
       "conv2d_transpose",
       [](ValueLike x, ValueLike filter, Numbers<2> stride, Numbers<2> dilation, Numbers<4> padding,

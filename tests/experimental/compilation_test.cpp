@@ -10,6 +10,7 @@
 #include "kiln/experimental/functional.h"
 #include "kiln/graph/ops.h"
 #include "kiln/support/error.h"
+#include "tests/experimental/tensors.h"
 
 namespace kiln::experimental {
 
@@ -32,12 +33,6 @@ namespace F = functional;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-std::vector<float> floats(const Tensor& tensor) {
-  const driver::Buffer buffer = tensor.materialize().driver_tensor();
-  const auto* data = static_cast<const float*>(buffer.data());
-  return {data, data + buffer.num_elements()};
-}
 
 TensorLayout layout(graph::Shape shape) {
   return {DType::float32, std::move(shape), driver::CPU()};

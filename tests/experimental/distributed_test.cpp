@@ -5,6 +5,7 @@
 
 #include "kiln/experimental.h"
 #include "kiln/support/error.h"
+#include "tests/experimental/tensors.h"
 
 namespace kiln::experimental {
 namespace {
@@ -15,12 +16,6 @@ using graph::slice;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-std::vector<float> floats(const Tensor& tensor) {
-  const driver::Buffer buffer = tensor.materialize().driver_tensor();
-  const auto* data = static_cast<const float*>(buffer.data());
-  return {data, data + buffer.num_elements()};
-}
 
 DeviceMesh line(int devices) {
   return {std::vector<driver::Device>(static_cast<std::size_t>(devices), driver::CPU()),

@@ -10,6 +10,7 @@
 #include "kiln/experimental.h"
 #include "kiln/experimental/erased_callable.h"
 #include "kiln/support/error.h"
+#include "tests/experimental/tensors.h"
 
 namespace kiln::experimental {
 
@@ -27,12 +28,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 using Value = CompiledCallable<>::Value;
-
-std::vector<float> floats(const Tensor& tensor) {
-  const driver::Buffer buffer = tensor.materialize().driver_tensor();
-  const auto* data = static_cast<const float*>(buffer.data());
-  return {data, data + buffer.num_elements()};
-}
 
 TensorLayout vector() { return {DType::float32, {"n"}, driver::CPU()}; }
 

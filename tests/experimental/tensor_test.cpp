@@ -9,6 +9,7 @@
 #include "kiln/experimental/functional.h"
 #include "kiln/graph/graph.h"
 #include "kiln/support/error.h"
+#include "tests/experimental/tensors.h"
 
 namespace kiln::experimental {
 namespace {
@@ -18,12 +19,6 @@ using graph::all;
 using graph::slice;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::vector<float> floats(const Tensor& tensor) {
-  const driver::Buffer buffer = tensor.materialize().driver_tensor();
-  const auto* data = static_cast<const float*>(buffer.data());
-  return {data, data + buffer.num_elements()};
-}
 
 TEST(Tensor, ComputesAtOnce) {
   const Tensor x({1, 2, 3});

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -225,13 +226,20 @@ def test_misaligned_inputs_count_as_they_are():
 
 
 def test_memory_returns_with_the_release():
+    class Array(np.ndarray):  # which can be referred to weakly
+        pass
+
     model = load(lambda x: [x * 2], tensor(3))
-    x = buffer([1, 2, 3])
-    model.capture(1, x)
-    del x  # its memory is the capture's until the release
+    array = np.array([1, 2, 3], np.float32).view(Array)
+    memory = weakref.ref(array)
+    x = Buffer.from_dlpack(array)
+    result = model.capture(1, x)[0]
+    del x, array
     gc.collect()
-    result = model.capture(2, buffer([1, 2, 3]))[0]
-    model.release_captured_graph([1, 2])
+    assert memory() is not None  # the capture's until the release
+    model.release_captured_graph([1])
+    gc.collect()
+    assert memory() is None
     assert result.to_numpy().tolist() == [2, 4, 6]
 
 
