@@ -57,6 +57,10 @@ class DeviceBackend {
   /// Memory for work of `queue`, aligned to 64 bytes on the host and 256 elsewhere. `bytes` > 0.
   /// Out of memory: ValueError.
   virtual void* allocate(std::size_t bytes, QueueBackend& queue, Usage usage) = 0;
+  /// Copies memory of this device that no work uses into memory of the host, and waits for it.
+  virtual void copy_to_host(void* destination, const void* source, std::size_t bytes) = 0;
+  /// The other way.
+  virtual void copy_from_host(void* destination, const void* source, std::size_t bytes) = 0;
   /// Takes memory back; called after every use of it is over.
   virtual void release(void* memory, std::size_t bytes, Usage usage) noexcept = 0;
 

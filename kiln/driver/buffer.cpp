@@ -118,7 +118,7 @@ Scalar Buffer::item() const {
   if (num_elements() != 1)
     throw ValueError(
         format("calling `item` on a tensor with {} items but expected only 1", num_elements()));
-  if (!is_host() && !pinned()) return copy(CPU()).item();
+  if (!is_host() && !pinned()) return on_host().item();
   wait_for_host_read();
   return load_element(dtype(), data(), state_->odd_start ? 1 : 0);
 }
@@ -187,6 +187,61 @@ void Buffer::inplace_copy_from(const Buffer& source) const {
   copy_elements_from(source);
 }
 
+Buffer Buffer::bytes_around() const {
+  const ByteRange range = ByteRange::of(*state_);
+  BufferState* window = StorageAccess::make_window(*state_);
+  Buffer result(Ref<BufferState>::adopt(window));
+  window->dtype = DType::uint8;
+  window->odd_start = false;
+  window->data = reinterpret_cast<void*>(range.begin);
+  window->num_elements = static_cast<std::int64_t>(range.end - range.begin);
+  window->shape = {window->num_elements};
+  window->strides = {1};
+  window->contiguous = true;
+  return result;
+}
+
+Buffer Buffer::window_onto(const Buffer& bytes) const {
+  BufferState* window = StorageAccess::make_window(*bytes.state_);
+  Buffer result(Ref<BufferState>::adopt(window));
+  window->dtype = dtype();
+  window->odd_start = state_->odd_start;
+  window->data = static_cast<char*>(bytes.data()) +
+                 (reinterpret_cast<std::uintptr_t>(data()) - ByteRange::of(*state_).begin);
+  window->num_elements = num_elements();
+  window->shape = state_->shape;
+  window->strides = state_->strides;
+  window->contiguous = is_contiguous();
+  return result;
+}
+
+void Buffer::rearrange_on_host(const Buffer& source) const {
+  const Buffer from =
+      source.is_host() ? source : source.window_onto(source.bytes_around().copy(CPU()));
+  if (is_host()) return copy_elements_from(from);
+  const Buffer bytes = bytes_around().copy(CPU());
+  window_onto(bytes).copy_elements_from(from);
+  bytes_around().copy_elements_from(bytes);
+}
+
+Buffer Buffer::on_host() const {
+  check_call("a host read of a buffer");
+  wait_for_host_read();
+  if (is_host() || pinned()) return *this;
+  // Kernels may have written it of which nothing is recorded.
+  QueueBackend& queue = *state_->queue;
+  queue.timeline().wait(queue.submitted());
+  const bool dense = is_contiguous() && dtype().size_in_bits() >= 8;
+  const Buffer result = dense ? Buffer(dtype(), shape(), CPU()) : Buffer();
+  const Buffer bytes = dense ? result : Buffer(DType::uint8, bytes_around().shape(), CPU());
+  if (bytes.num_elements() > 0)
+    state_->device->copy_to_host(bytes.data(), bytes_around().data(), bytes.byte_size());
+  if (dense) return result;
+  const Buffer packed = window_onto(bytes).copy();
+  packed.wait_for_host_read();
+  return packed;
+}
+
 void Buffer::copy_elements_from(const Buffer& source) const {
   if (num_elements() == 0) return;
   // Captured by value: the work may run when both handles are gone; the memory stays because its
@@ -198,6 +253,7 @@ void Buffer::copy_elements_from(const Buffer& source) const {
   QueueBackend& source_queue = *source.state_->queue;
   const bool checked = order_checker::enabled();
   const bool on_host = is_host() && source.is_host();
+  if (!on_host && !(source.is_contiguous() && whole)) return rearrange_on_host(source);
   InlineClaim claim;
   if (on_host && !checked && source.storage()->settled()) claim.take(queue, source_queue);
   Work work;

@@ -213,6 +213,10 @@ class Buffer {
   Buffer copy() const;
   /// New row-major memory on the default queue of `device`.
   Buffer copy(const Device& device) const;
+  /// A buffer with the same elements that the host may read at once: this one, or a row-major copy
+  /// of an accelerator's memory. Waits for the last write, and for the present work of its queue on
+  /// an accelerator; a write that failed: its error.
+  Buffer on_host() const;
   /// This buffer when it is on `device` and its default queue; a view when only the queue differs
   /// (ValueError without `after`); else a copy.
   Buffer to(const Device& device, const ToOptions& options = {}) const;
@@ -274,6 +278,12 @@ class Buffer {
   void check_copy(const Buffer& source) const;
   /// Enqueues the copy of all elements, in row-major order; sizes have been checked.
   void copy_elements_from(const Buffer& source) const;
+  /// The same by way of the host, for windows with gaps on accelerators.
+  void rearrange_on_host(const Buffer& source) const;
+  /// All bytes from the first element to the last one.
+  Buffer bytes_around() const;
+  /// This window onto a copy of `bytes_around`.
+  Buffer window_onto(const Buffer& bytes) const;
 
   Ref<detail::BufferState> state_;
 };

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kiln/driver/backend.h"
+#include "kiln/driver/cuda/device.h"
 #include "kiln/driver/queue.h"
 #include "kiln/driver/virtual_device.h"
 #include "kiln/support/error.h"
@@ -68,18 +69,22 @@ Device Accelerator(int id) {
                id));
   if (count == 0)
     throw ValueError(
-        "failed to create device: this host has no accelerator that kiln can use. Use CPU(), or "
-        "set_virtual_device_count() to compile for hardware that is absent.");
+        format("failed to create device: this host has no accelerator that kiln can use: {}. Use "
+               "CPU(), or set_virtual_device_count() to compile for hardware that is absent.",
+               cuda::why_unavailable().empty() ? "the CUDA driver has no device"
+                                               : cuda::why_unavailable()));
   const int wanted = id < 0 ? 0 : id;
   if (wanted >= count)
     throw ValueError(
         format("failed to create device: accelerator {} was asked for, but there are "
                "only {}, numbered from 0.",
                wanted, count));
-  return Device(&virtual_backend(wanted));
+  return Device(is_virtual_device_mode() ? &virtual_backend(wanted) : &cuda::device(wanted));
 }
 
-int accelerator_count() { return get_virtual_device_count(); }
+int accelerator_count() {
+  return is_virtual_device_mode() ? get_virtual_device_count() : cuda::device_count();
+}
 
 std::string accelerator_api() {
   return accelerator_count() > 0 ? std::string(Accelerator(0).api()) : "cpu";

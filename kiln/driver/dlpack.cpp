@@ -195,9 +195,7 @@ Prepared prepare(const Buffer& buffer, const DLPackOptions& options) {
   if (wanted != own && !host_memory) {
     if (options.copy == false)
       throw BufferError("Buffer.__dlpack__: moving to the host needs a copy, but `copy` is False.");
-    Buffer copied = buffer.copy(CPU());
-    copied.wait_for_host_read();
-    return {std::move(copied), true};
+    return {buffer.on_host(), true};
   }
   if (options.copy == true) {
     if (host_memory && !options.stream) buffer.wait_for_host_read();

@@ -43,14 +43,16 @@ void HostHazardCompletion::wait() const {
   state_->throw_if_poisoned();
   state_->point.wait();
   state_->throw_if_poisoned();
-  if (std::exception_ptr error = state_->point.error()) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& failure) {
-      throw HostHazardError(failure.what());
-    } catch (...) {
-      throw HostHazardError("the work that uses this memory failed with an unknown exception");
-    }
+  if (std::exception_ptr error = state_->point.error()) throw_hazard(error);
+}
+
+void throw_hazard(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& failure) {
+    throw HostHazardError(failure.what());
+  } catch (...) {
+    throw HostHazardError("the work that uses this memory failed with an unknown exception");
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,9 @@ class HostHazardError : public RuntimeError {
  public:
   using RuntimeError::RuntimeError;
 };
+
+/// Throws a HostHazardError with the text of the failure.
+[[noreturn]] void throw_hazard(const std::exception_ptr& error);
 
 /// A token for device work that uses host memory: the host waits for it before it touches that
 /// memory. A small value; copies are the same token. Safe from any thread.

@@ -115,19 +115,23 @@ void Buffer::set(std::span<const Index> indices, const Scalar& value) const {
     if (std::holds_alternative<Slice>(index))
       throw NotImplementedError("cannot assign across multiple indices");
   const Buffer element = at(indices);
-  if (!is_host() && !pinned()) {
-    Buffer staged = element.copy(CPU());
-    staged.set(std::span<const Index>(), value);
-    element.inplace_copy_from(staged);
-    element.stream().synchronize();
-    return;
-  }
   // Converted before any wait, so that a bad value costs nothing. Two bytes of room: a half byte's
   // neighbour is kept by the store below.
   std::uint64_t converted = 0;
   store_element(dtype(), &converted, 0, value);
   wait_for_host_write();
-  if (dtype().size_in_bits() < 8)
+  if (!is_host() && !pinned()) {
+    // Kernels may use it of which nothing is recorded.
+    QueueBackend& queue = *state_->queue;
+    queue.timeline().wait(queue.submitted());
+    DeviceBackend& device = *state_->device;
+    const auto bytes = static_cast<std::size_t>(element_size());
+    if (dtype().size_in_bits() < 8) {
+      device.copy_to_host(&converted, element.data(), bytes);
+      store_element(dtype(), &converted, element.state_->odd_start ? 1 : 0, value);
+    }
+    device.copy_from_host(element.data(), &converted, bytes);
+  } else if (dtype().size_in_bits() < 8)
     store_element(dtype(), element.data(), element.state_->odd_start ? 1 : 0, value);
   else
     std::memcpy(element.data(), &converted, static_cast<std::size_t>(element_size()));

@@ -33,8 +33,11 @@ struct LaunchTraceEntry {
 void begin_launch_trace();
 /// Stops and returns the entries once, in the order of enqueueing; empty without a recording.
 std::vector<LaunchTraceEntry> take_launch_trace();
-/// For backends: appends an entry while a recording runs.
-void record_launch(LaunchTraceEntry entry);
+/// For backends: whether a recording runs.
+bool launch_trace_runs();
+/// For backends: appends an entry while a recording runs, with the number of `queue` and the hash
+/// filled in.
+void record_launch(LaunchTraceEntry entry, const void* queue);
 
 /// Records while it lives.
 class LaunchTrace {

@@ -5,6 +5,7 @@
 
 #include "kiln/driver/cpu/memory_pool.h"
 #include "kiln/driver/failure_injection.h"
+#include "kiln/driver/host_hazard.h"
 #include "kiln/driver/order_checker.h"
 #include "kiln/dtype/element.h"
 #include "kiln/support/error.h"
@@ -290,6 +291,7 @@ void Storage::wait_for_host(const detail::BufferState& window, bool write) const
   const QueueBackend& queue = *window.queue;
   if (queue.idle() && settled()) [[likely]]
     return;
+  if (window.pinned && has(window.usage, Usage::UNTRACKED)) return;
   check_call(write ? "a host write of a buffer" : "a host read of a buffer");
   const TraceSpan span(write ? "wait for a host write" : "wait for a host read", "wait");
   const std::uint64_t function = queue.last_user_function();
@@ -303,7 +305,10 @@ void Storage::wait_for_host(const detail::BufferState& window, bool write) const
   for (const Point& point : writes(window)) point.wait();
   // What is still there has failed, or came meanwhile.
   for (const Point& point : writes(window))
-    if (std::exception_ptr error = point.error()) std::rethrow_exception(error);
+    if (std::exception_ptr error = point.error()) {
+      if (window.pinned) throw_hazard(error);
+      std::rethrow_exception(error);
+    }
   // A user function counts as a write of every buffer of its queue, until its failure is delivered.
   if (function > 0 && own.failed())
     if (std::exception_ptr error = own.error_at(function)) std::rethrow_exception(error);

@@ -323,8 +323,7 @@ class Printer {
 
 std::string values_text(const Buffer& buffer) {
   if (buffer.num_elements() == 0) return "[]";
-  if (buffer.is_host()) buffer.wait_for_host_read();
-  const Buffer dense = buffer.copy(CPU());
+  const Buffer dense = buffer.on_host().copy(CPU());
   dense.wait_for_host_read();
   if (buffer.rank() > 0) return Printer(dense).print();
   const Scalar value = dense.item();

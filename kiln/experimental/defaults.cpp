@@ -13,14 +13,20 @@ TensorOptions& in_force() {
   return options;
 }
 
+/// Accelerator 0, if there is one on which graphs can run, else the CPU.
+driver::Device first_compatible_device() {
+  if (driver::accelerator_count() > 0)
+    if (const driver::Device first = driver::Accelerator(); first.is_compatible()) return first;
+  return driver::CPU();
+}
+
 }  // namespace
 
 std::pair<DType, driver::Device> defaults(const TensorOptions& options) {
   const TensorOptions& guarded = in_force();
   const auto& chosen = options.device ? options.device : guarded.device;
-  const driver::Device device = chosen ? chosen->mapping().mesh().devices()[0]
-                                : driver::accelerator_count() > 0 ? driver::Accelerator()
-                                                                  : driver::CPU();
+  const driver::Device device =
+      chosen ? chosen->mapping().mesh().devices()[0] : first_compatible_device();
   const auto& dtype = options.dtype ? options.dtype : guarded.dtype;
   return {dtype.value_or(device.is_host() ? DType::float32 : DType::bfloat16), device};
 }

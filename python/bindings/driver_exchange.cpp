@@ -253,7 +253,7 @@ nb::object to_numpy(const Buffer& buffer) {
   Buffer source = buffer;
   if (!buffer.is_host() && !buffer.pinned()) {
     ReleaseGil release;
-    source = buffer.copy(driver::CPU());
+    source = buffer.on_host();
   }
   if (source.dtype().is_float8()) source = source.view(DType::uint8);
   return from_dlpack.get()(make_buffer(std::move(source)));

@@ -48,7 +48,7 @@ void PrintTo(const TestDevice& device, std::ostream* out) { *out << device.name;
 
 const std::vector<TestDevice>& test_devices() {
   static const std::string virtual_device = "a virtual device can only be named and compiled for";
-  static const std::vector<TestDevice> all{
+  static std::vector<TestDevice> all{
       {"cpu", [] { return CPU(); }, {}},
       {"virtual",
        [] {
@@ -60,6 +60,16 @@ const std::vector<TestDevice>& test_devices() {
         {Feature::timing, virtual_device},
         {Feature::host_functions, virtual_device}}},
   };
+  // Those that the driver has, which KILN_CUDA_DRIVER may say is the emulator.
+  static const bool added = [] {
+    for (int id = 0; id < accelerator_count(); ++id)
+      all.push_back(
+          {"gpu" + std::to_string(id),
+           [id] { return Accelerator(id); },
+           {{Feature::host_functions, "functions of the host run on queues of the CPU"}}});
+    return true;
+  }();
+  (void)added;
   return all;
 }
 

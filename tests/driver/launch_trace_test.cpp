@@ -16,23 +16,39 @@ LaunchTraceEntry fill(std::uint64_t bytes) {
 
 TEST(LaunchTrace, RecordsBetweenBeginAndTake) {
   EXPECT_THAT(take_launch_trace(), IsEmpty());
-  record_launch(fill(1));
+  record_launch(fill(1), nullptr);
   begin_launch_trace();
-  record_launch(fill(2));
+  record_launch(fill(2), nullptr);
   begin_launch_trace();
-  record_launch(fill(3));
-  record_launch(fill(4));
+  record_launch(fill(3), nullptr);
+  record_launch(fill(4), nullptr);
   EXPECT_THAT(take_launch_trace(), ElementsAre(Field(&LaunchTraceEntry::memset_byte_size, 3),
                                                Field(&LaunchTraceEntry::memset_byte_size, 4)));
-  record_launch(fill(5));
+  record_launch(fill(5), nullptr);
   EXPECT_THAT(take_launch_trace(), IsEmpty());
+}
+
+TEST(LaunchTrace, NumbersQueuesAndHashesWhatTheyWereGiven) {
+  const int a = 0, b = 0;
+  LaunchTrace trace;
+  record_launch(fill(1), &b);
+  record_launch(fill(1), &a);
+  record_launch(fill(2), &b);
+  const std::vector<LaunchTraceEntry>& entries = trace.entries();
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_EQ(entries[0].stream_index, 0);
+  EXPECT_EQ(entries[1].stream_index, 1);
+  EXPECT_EQ(entries[2].stream_index, 0);
+  EXPECT_NE(entries[0].semantic_hash, 0u);
+  EXPECT_EQ(entries[0].semantic_hash, entries[1].semantic_hash);
+  EXPECT_NE(entries[0].semantic_hash, entries[2].semantic_hash);
 }
 
 TEST(LaunchTrace, AScopeKeepsItsEntries) {
   LaunchTrace trace;
-  record_launch(fill(1));
+  record_launch(fill(1), nullptr);
   EXPECT_EQ(trace.entries().size(), 1u);
-  record_launch(fill(2));
+  record_launch(fill(2), nullptr);
   EXPECT_EQ(trace.entries().size(), 1u);
 }
 

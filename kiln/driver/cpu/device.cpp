@@ -68,6 +68,12 @@ class CpuDevice final : public DeviceBackend {
   void* allocate(std::size_t bytes, QueueBackend&, Usage) override {
     return CpuMemoryPool::allocate(bytes);
   }
+  void copy_to_host(void* destination, const void* source, std::size_t bytes) override {
+    std::memmove(destination, source, bytes);
+  }
+  void copy_from_host(void* destination, const void* source, std::size_t bytes) override {
+    std::memmove(destination, source, bytes);
+  }
   void release(void* memory, std::size_t bytes, Usage) noexcept override {
     CpuMemoryPool::release(memory, bytes);
   }

@@ -215,7 +215,10 @@ void CpuQueue::execute(Work& work) {
     case Work::Kind::wait:
       return;
     case Work::Kind::copy:
-      std::memmove(work.destination, work.source, work.bytes);
+      if (work.source_device->is_host())
+        std::memmove(work.destination, work.source, work.bytes);
+      else
+        work.source_device->copy_to_host(work.destination, work.source, work.bytes);
       return;
     case Work::Kind::fill:
       std::memset(work.destination, work.value, work.bytes);

@@ -47,6 +47,8 @@ class NullDevice final : public DeviceBackend {
   Ref<QueueBackend> make_queue() override { refuse(); }
   Ref<EventBackend> make_event(bool) override { refuse(); }
   void* allocate(std::size_t, QueueBackend&, Usage) override { refuse(); }
+  void copy_to_host(void*, const void*, std::size_t) override { refuse(); }
+  void copy_from_host(void*, const void*, std::size_t) override { refuse(); }
   void release(void*, std::size_t, Usage) noexcept override {}
 
  private:

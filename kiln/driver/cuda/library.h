@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kiln/driver/cuda/abi.h"
+
+namespace kiln::driver::cuda {
+
+// Entry points: the name here, the symbol, the type.
+#define KILN_CUDA_ENTRY_POINTS(X)                                                              \
+  X(init, "cuInit", Result(unsigned))                                                          \
+  X(driver_version, "cuDriverGetVersion", Result(int*))                                        \
+  X(error_name, "cuGetErrorName", Result(Result, const char**))                                \
+  X(error_string, "cuGetErrorString", Result(Result, const char**))                            \
+  X(device_count, "cuDeviceGetCount", Result(int*))                                            \
+  X(device_get, "cuDeviceGet", Result(DeviceNumber*, int))                                     \
+  X(device_name, "cuDeviceGetName", Result(char*, int, DeviceNumber))                          \
+  X(device_total_memory, "cuDeviceTotalMem_v2", Result(std::size_t*, DeviceNumber))            \
+  X(device_attribute, "cuDeviceGetAttribute", Result(int*, int, DeviceNumber))                 \
+  X(device_can_access_peer, "cuDeviceCanAccessPeer", Result(int*, DeviceNumber, DeviceNumber)) \
+  X(primary_context_retain, "cuDevicePrimaryCtxRetain", Result(Context*, DeviceNumber))        \
+  X(context_push, "cuCtxPushCurrent_v2", Result(Context))                                      \
+  X(context_pop, "cuCtxPopCurrent_v2", Result(Context*))                                       \
+  X(context_enable_peer_access, "cuCtxEnablePeerAccess", Result(Context, unsigned))            \
+  X(memory_info, "cuMemGetInfo_v2", Result(std::size_t*, std::size_t*))                        \
+  X(memory_allocate, "cuMemAlloc_v2", Result(DevicePointer*, std::size_t))                     \
+  X(memory_free, "cuMemFree_v2", Result(DevicePointer))                                        \
+  X(host_allocate, "cuMemHostAlloc", Result(void**, std::size_t, unsigned))                    \
+  X(host_free, "cuMemFreeHost", Result(void*))                                                 \
+  X(copy_async, "cuMemcpyAsync", Result(DevicePointer, DevicePointer, std::size_t, Stream))    \
+  X(copy_peer_async, "cuMemcpyPeerAsync",                                                      \
+    Result(DevicePointer, Context, DevicePointer, Context, std::size_t, Stream))               \
+  X(fill_async, "cuMemsetD8Async", Result(DevicePointer, unsigned char, std::size_t, Stream))  \
+  X(stream_create, "cuStreamCreateWithPriority", Result(Stream*, unsigned, int))               \
+  X(stream_destroy, "cuStreamDestroy_v2", Result(Stream))                                      \
+  X(stream_synchronize, "cuStreamSynchronize", Result(Stream))                                 \
+  X(stream_query, "cuStreamQuery", Result(Stream))                                             \
+  X(stream_wait_value, "cuStreamWaitValue64_v2",                                               \
+    Result(Stream, DevicePointer, std::uint64_t, unsigned))                                    \
+  X(stream_write_value, "cuStreamWriteValue64_v2",                                             \
+    Result(Stream, DevicePointer, std::uint64_t, unsigned))                                    \
+  X(event_create, "cuEventCreate", Result(NativeEvent*, unsigned))                             \
+  X(event_destroy, "cuEventDestroy_v2", Result(NativeEvent))                                   \
+  X(event_record, "cuEventRecord", Result(NativeEvent, Stream))                                \
+  X(event_synchronize, "cuEventSynchronize", Result(NativeEvent))                              \
+  X(event_elapsed_time, "cuEventElapsedTime", Result(float*, NativeEvent, NativeEvent))
+
+// Those a driver may lack; then they are null.
+#define KILN_CUDA_OPTIONAL_ENTRY_POINTS(X) \
+  X(device_graph_memory_attribute, "cuDeviceGetGraphMemAttribute", Result(DeviceNumber, int, void*))
+
+/// The opened driver library.
+struct Library {
+  template <typename Function>
+  using Pointer = Function*;
+#define KILN_CUDA_MEMBER(name, symbol, ...) Pointer<__VA_ARGS__> name = nullptr;
+  KILN_CUDA_ENTRY_POINTS(KILN_CUDA_MEMBER)
+  KILN_CUDA_OPTIONAL_ENTRY_POINTS(KILN_CUDA_MEMBER)
+#undef KILN_CUDA_MEMBER
+};
+
+/// The driver, opened and initialised on the first call: `libcuda.so.1`, or the file that
+/// KILN_CUDA_DRIVER names. Null when it cannot be used; `why_unavailable` tells why, in a sentence.
+const Library* find_library();
+const std::string& why_unavailable();
+/// The driver of a device that was opened.
+const Library& library();
+
+/// "CUDA_ERROR_INVALID_VALUE (1): invalid argument".
+std::string describe(Result result);
+/// Another result than success: RuntimeError that names the call and the device, -1 for none.
+void check(Result result, std::string_view call, int device = -1);
+
+/// Makes a context the current one of this thread while it lives.
+class ContextScope {
+ public:
+  explicit ContextScope(Context context) {
+    check(library().context_push(context), "cuCtxPushCurrent");
+  }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+  ~ContextScope() {
+    Context ignored = nullptr;
+    library().context_pop(&ignored);
+  }
+};
+
+}  // namespace kiln::driver::cuda
