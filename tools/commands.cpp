@@ -87,13 +87,16 @@ void bench_command(const BenchOptions& options) {
   print_line(format("mean     {}", duration_text(mean)));
 }
 
-void compile_command(const CompileCommandOptions& options) {
+void refuse_same_file(const char* option, const std::string& source, const std::string& output) {
   std::error_code ignored;
-  if (std::filesystem::equivalent(options.file, options.output, ignored))
+  if (std::filesystem::equivalent(source, output, ignored))
     throw UsageError{
-        format("-o: '{}' is the source itself, which the artifact would replace; give another "
-               "file.",
-               options.output)};
+        format("{}: '{}' is the source itself, which would be replaced; give another file.", option,
+               output)};
+}
+
+void compile_command(const CompileCommandOptions& options) {
+  refuse_same_file("-o", options.file, options.output);
   if (!options.target.empty() && is_mef(options.file))
     throw UsageError{
         format("'{}' is compiled already, so --target cannot change what it is for; give the text "

@@ -35,6 +35,9 @@ struct CompileCommandOptions {
   std::vector<std::string> weights;
 };
 
+/// UsageError when what an option writes would take the place of the file that is read.
+void refuse_same_file(const char* option, const std::string& source, const std::string& output);
+
 void run_command(const RunOptions& options);
 void bench_command(const BenchOptions& options);
 void inspect_command(const InspectOptions& options);

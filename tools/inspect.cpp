@@ -63,6 +63,7 @@ void print_text(const json& facts) {
 }
 
 void extract(const runtime::Artifact& artifact, const InspectOptions& options) {
+  refuse_same_file("--extract", options.file, options.extract);
   std::span<const std::byte> image;
   if (options.level.empty()) {
     image = artifact.section(runtime::select_image(artifact));
@@ -103,6 +104,7 @@ void explain_command(const ExplainOptions& options) {
   const std::filesystem::path file(options.file);
   const std::string output =
       options.output.empty() ? file.stem().string() + ".html" : options.output;
+  refuse_same_file("-o", options.file, output);
   write_file(output,
              engine::explain(open_program(session, options.file), file.filename().string()));
   print_line(format("wrote {}", output));

@@ -1,7 +1,9 @@
 #include "kiln/engine/model.h"
 
+#include <algorithm>
 #include <set>
 
+#include "kiln/engine/compiled_model.h"
 #include "kiln/engine/model_state.h"
 #include "kiln/support/format.h"
 
@@ -62,6 +64,12 @@ void Model::debug_verify_replay(const GraphKeys& keys,
 }
 
 void Model::release_captured_graph(const GraphKeys& keys) const { state_->release(keys.span()); }
+
+bool Model::is_made_from(const CompiledModel& compiled) const {
+  const std::span<const std::byte> own = state_->artifact->bytes();
+  const std::span<const std::byte> other = compiled.artifact()->bytes();
+  return own.data() == other.data() || std::ranges::equal(own, other);
+}
 
 const std::string& Model::name() const { return state_->metadata.name; }
 

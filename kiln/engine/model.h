@@ -19,6 +19,7 @@
 
 namespace kiln::engine {
 
+class CompiledModel;
 struct ModelState;
 
 /// What recorded executions are found by: one key for all devices, or one for each.
@@ -119,6 +120,9 @@ class Model {
   /// Binds all weights anew by the rules of `InferenceSession::init`. Calls under way keep the old
   /// ones.
   void reload(const WeightsRegistry& registry) const;
+
+  /// Whether it runs the code of this artifact.
+  bool is_made_from(const CompiledModel& compiled) const;
 
   explicit Model(std::shared_ptr<ModelState> state) : state_(std::move(state)) {}
 

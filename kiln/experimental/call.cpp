@@ -9,6 +9,7 @@
 #include "kiln/experimental/lift.h"
 #include "kiln/experimental/redistribution.h"
 #include "kiln/graph/promotion.h"
+#include "kiln/graph/recorded_graph.h"
 #include "kiln/support/error.h"
 
 namespace kiln::experimental {
@@ -219,10 +220,17 @@ void Call::record(bool is_store) {
   distributed_.emplace(name_);
 }
 
+void Call::record_control_flow() {
+  may_wait_ = graph::Graph::has_current();
+  record(true);
+}
+
 void Call::record_parts(bool is_store) {
   const bool is_built = graph::Graph::has_current();
   const Recording* current = Recording::current();
-  if (!is_built || (is_store && current && current->is_delayed())) {
+  const bool is_delayed =
+      current && current->is_delayed() && !graph::is_in_region(current->graph());
+  if (!is_built || (is_store && is_delayed)) {
     recording_ = std::make_shared<Recording>(name_);
     scope_.emplace(recording_);
   }
@@ -270,6 +278,7 @@ void Call::finish_spread(std::vector<DistributedCall::Result> results, std::uint
 void Call::realize(std::uint32_t form) {
   if (!recording_) return;
   scope_.reset();
+  if (may_wait_ && recording_->delay()) return;
   std::vector<detail::StatePtr> states;
   for (const Tensor& result : results_)
     for (const detail::StatePtr& part : detail::parts_of(result.state())) states.push_back(part);

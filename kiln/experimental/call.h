@@ -123,6 +123,8 @@ class Call {
   /// Before the op is applied: makes a recording current unless a graph is being built. A store
   /// does not wait, as other ops under LazyGuard do.
   void record(bool is_store = false);
+  /// The same for an op whose functions may have effects; only then it does not wait.
+  void record_control_flow();
   /// The same for an op that is applied to the parts of distributed tensors.
   void record_parts(bool is_store = false);
   /// What the op is given for a number, the `index`th of the call.
@@ -172,6 +174,7 @@ class Call {
   const char* name_;
   std::shared_ptr<Recording> recording_;
   std::optional<Recording::Scope> scope_;
+  bool may_wait_ = false;        // when nothing of the recording has effects
   Recording* around_ = nullptr;  // the recording that a distributed call is a part of
   std::optional<DistributedCall> distributed_;
   std::vector<std::unique_ptr<Number>> numbers_;

@@ -40,30 +40,30 @@ std::vector<Tensor> cond(const Tensor& pred, const std::vector<graph::Type>& out
   const auto region = [](const Branch& branch) -> graph::ops::RegionFunction {
     return [&branch](const std::vector<graph::Value>&) { return values_of(branch()); };
   };
-  return experimental::detail::lift(
-      "cond",
-      [&](const graph::TensorValueLike& choice, const std::vector<graph::Type>& types,
-          const Branch& then_branch, const Branch& else_branch) {
-        return graph::ops::cond(choice, types, region(then_branch), region(else_branch));
-      },
-      pred, out_types, then_fn, else_fn);
+  Call call("cond", 0);
+  experimental::detail::add_argument(call.arguments(), pred);
+  call.arguments().key.spoil();
+  call.record_control_flow();
+  call.finish(graph::ops::cond(pred.tensorvalue(), out_types, region(then_fn), region(else_fn)));
+  return std::move(call.results());
 }
 
 std::vector<Tensor> while_loop(const std::vector<Tensor>& initial_values,
                                const std::function<Tensor(const std::vector<Tensor>&)>& predicate,
                                const Step& body) {
-  return experimental::detail::lift(
-      "while_loop",
-      [](const std::vector<graph::TensorValueLike>& values, const auto& test, const Step& step) {
-        return graph::ops::while_loop(
-            values, graph::ops::RegionFunction([&](const std::vector<graph::Value>& now) {
-              return values_of({test(tensors_of(now))});
-            }),
-            graph::ops::RegionFunction([&](const std::vector<graph::Value>& now) {
-              return values_of(step(tensors_of(now)));
-            }));
-      },
-      initial_values, predicate, body);
+  Call call("while_loop", 0);
+  experimental::detail::add_argument(call.arguments(), initial_values);
+  call.arguments().key.spoil();
+  call.record_control_flow();
+  std::vector<graph::TensorValueLike> values;
+  for (const Tensor& value : initial_values) values.emplace_back(value.tensorvalue());
+  call.finish(graph::ops::while_loop(
+      values, graph::ops::RegionFunction([&](const std::vector<graph::Value>& now) {
+        return values_of({predicate(tensors_of(now))});
+      }),
+      graph::ops::RegionFunction(
+          [&](const std::vector<graph::Value>& now) { return values_of(body(tensors_of(now))); })));
+  return std::move(call.results());
 }
 
 }  // namespace kiln::experimental::functional

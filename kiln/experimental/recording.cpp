@@ -72,7 +72,9 @@ std::mutex& readers_mutex() {
 const engine::InferenceSession& default_session() {
   static const auto* session = [] {
     std::vector<driver::Device> devices;
-    for (int i = 0; i < driver::accelerator_count(); ++i) devices.push_back(driver::Accelerator(i));
+    for (int i = 0; i < driver::accelerator_count(); ++i)
+      if (const driver::Device device = driver::Accelerator(i); device.is_compatible())
+        devices.push_back(device);
     return new engine::InferenceSession(std::move(devices));
   }();
   return *session;
@@ -108,12 +110,24 @@ graph::Value Recording::input(const StatePtr& tensor) {
     known_.erase(it);
     throw;
   }
-  if (delayed_) {
-    const std::lock_guard lock(readers_mutex());
-    std::erase_if(tensor->readers, [](const auto& reader) { return reader.expired(); });
-    tensor->readers.push_back(weak_from_this());
-  }
+  if (delayed_) read(*tensor);
   return sources_.back().value;
+}
+
+void Recording::read(detail::TensorState& tensor) {
+  const std::lock_guard lock(readers_mutex());
+  std::erase_if(tensor.readers, [](const auto& reader) { return reader.expired(); });
+  tensor.readers.push_back(weak_from_this());
+}
+
+bool Recording::delay() {
+  for (const auto& op : graph_.ir().body->ops)
+    for (const auto& result : op->results)
+      if (result->type.is_chain() && op->kind != OpKind::chain_create) return false;
+  delayed_ = true;
+  for (const Source& source : sources_)
+    if (source.tensor) read(*source.tensor);
+  return true;
 }
 
 graph::BufferValue Recording::buffer(const StatePtr& tensor) {

@@ -100,6 +100,8 @@ class Recording : public std::enable_shared_from_this<Recording> {
 
   const graph::Graph& graph() const { return graph_; }
   bool is_delayed() const { return delayed_; }
+  /// Makes it a delayed one, when nothing of it has effects; else false.
+  bool delay();
   const std::vector<Source>& sources() const { return sources_; }
 
   /// The input for a real tensor: a tensor, or a buffer once it was written.
@@ -133,6 +135,8 @@ class Recording : public std::enable_shared_from_this<Recording> {
   };
 
  private:
+  /// Notes that the recording reads what a tensor holds now.
+  void read(detail::TensorState& tensor);
   /// Numbers that an op other than plain arithmetic takes become constants.
   void bake_numbers();
 

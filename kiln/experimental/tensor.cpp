@@ -222,6 +222,12 @@ void Tensor::realize(const char* what) const {
           format("{}() asks for the value of a tensor of graph '{}', which has none while the "
                  "graph is built. Return the tensor from the graph and ask for it after a run.",
                  what, graph::Graph(part->value.graph_state()).name()));
+    if (graph::is_of_region(part->recording->graph(), part->value))
+      throw TypeError(
+          format("{}() asks for the value of a tensor that a function of cond or while_loop "
+                 "computes, which has none outside of a run. Return the tensor from the function "
+                 "and ask for it afterwards.",
+                 what));
     waiting.push_back(part);
   }
   while (!waiting.empty()) {
@@ -330,7 +336,7 @@ Scalar Tensor::item() const {
   if (buffer.num_elements() != 1)
     throw TypeError(format("item() needs a tensor with one element, but this one has shape {}.",
                            shape().repr()));
-  return buffer.is_host() ? buffer.item() : buffer.copy(driver::CPU()).item();
+  return buffer.item();
 }
 
 Tensor::operator bool() const {

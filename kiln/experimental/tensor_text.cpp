@@ -1,6 +1,7 @@
 // What a tensor looks like: the table of its elements in rows and blocks.
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,10 @@ constexpr std::string_view kCut = "...";
 std::string cell_text(DType dtype, const void* data, std::int64_t index) {
   const Scalar value = load_element(dtype, data, index);
   if (value.is_bool()) return value.to<bool>() ? "True" : "False";
-  if (dtype.is_float()) return format("{:.4g}", value.to<double>());
+  if (dtype.is_float()) {
+    const double number = value.to<double>();
+    return std::isnan(number) ? "nan" : format("{:.4g}", number);
+  }
   if (std::holds_alternative<std::uint64_t>(value))
     return std::to_string(value.to<std::uint64_t>());
   return std::to_string(value.to<std::int64_t>());

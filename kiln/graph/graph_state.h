@@ -75,6 +75,18 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
   std::set<std::string> symbols;
   std::set<std::string> given_symbols;  // those of inputs and of the caller
 
+  /// What holds values while an op with regions is put together: a region that no op has yet, its
+  /// results, and chains that are set aside.
+  struct Loose {
+    ir::Block* block = nullptr;
+    std::map<DeviceRef, ir::Value*>* chains = nullptr;
+    std::vector<ir::Value*>* results = nullptr;
+  };
+  std::vector<Loose> loose;
+  /// Inputs that became buffers, and what reads them as they were at first.
+  std::map<const ir::Value*, ir::Value*> first_loads;
+  ir::Value* loads_done = nullptr;  // the chain behind the last of these loads
+
   /// Regions that no op got because of an error; users may hold handles of their values.
   std::vector<std::unique_ptr<ir::Block>> abandoned;
 

@@ -1,5 +1,6 @@
 #include "kiln/graph/recorded_graph.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "kiln/graph/graph_state.h"
@@ -16,6 +17,22 @@ void replace_operand(ir::Block& block, const ir::Value* from, ir::Value* to) {
     for (ir::Value*& operand : op->operands)
       if (operand == from) operand = to;
     for (const auto& region : op->regions) replace_operand(*region, from, to);
+  }
+}
+
+/// Everywhere in a graph, also in what an op that is being put together will get.
+void replace(detail::GraphState& state, const ir::Value* from, ir::Value* to) {
+  const auto in_chains = [&](std::map<DeviceRef, ir::Value*>& chains) {
+    for (auto& [device, chain] : chains)
+      if (chain == from) chain = to;
+  };
+  replace_operand(*state.graph->body, from, to);
+  in_chains(state.chains);
+  for (const detail::GraphState::Loose& loose : state.loose) {
+    if (loose.block) replace_operand(*loose.block, from, to);
+    if (loose.chains) in_chains(*loose.chains);
+    if (loose.results)
+      std::replace(loose.results->begin(), loose.results->end(), const_cast<ir::Value*>(from), to);
   }
 }
 
@@ -95,17 +112,21 @@ BufferValue make_writable(const Graph& graph, const Value& input) {
   detail::GraphState& state = *graph.state();
   ir::Value* buffer = input.ir_value();
   buffer->type = buffer->type.tensor().as_buffer();
-  ir::Op* load =
-      detail::prepend_op(state, OpKind::buffer_load, {buffer, state.always_ready}, {}, {});
-  ir::Block& body = *state.graph->body;
-  replace_operand(body, buffer, load->result());
-  // Side effects so far and later ones come after it.
-  ir::Value* loaded = load->result(1);
-  replace_operand(body, state.always_ready, loaded);
-  load->operands = {buffer, state.always_ready};
-  for (auto& [device, chain] : state.chains)
-    if (chain == state.always_ready) chain = loaded;
+  // Behind the loads before it, and before all other side effects.
+  ir::Value* before = state.loads_done ? state.loads_done : state.always_ready;
+  ir::Op* load = detail::prepend_op(state, OpKind::buffer_load, {buffer, before}, {}, {});
+  state.first_loads[buffer] = load->result();
+  state.loads_done = load->result(1);
+  replace(state, buffer, load->result());
+  replace(state, before, state.loads_done);
+  load->operands = {buffer, before};
   return BufferValue(state.handle(buffer));
+}
+
+bool is_in_region(const Graph& graph) { return graph.state()->blocks.size() > 1; }
+
+bool is_of_region(const Graph& graph, const Value& value) {
+  return value.ir_value()->block != graph.ir().body.get();
 }
 
 void bake_input(const Graph& graph, const Value& input, const void* data, std::size_t size) {

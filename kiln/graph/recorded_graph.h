@@ -19,6 +19,11 @@ Value append_input(const Graph& graph, const Type& type);
 /// Makes the tensor `input` a buffer. What has read it so far reads what the buffer holds at first.
 BufferValue make_writable(const Graph& graph, const Value& input);
 
+/// Whether a function of control flow is being recorded into the graph.
+bool is_in_region(const Graph& graph);
+/// Whether the value was made in such a function.
+bool is_of_region(const Graph& graph, const Value& value);
+
 /// Puts a constant in the place of the tensor `input`, which nothing reads any more.
 void bake_input(const Graph& graph, const Value& input, const void* data, std::size_t size);
 

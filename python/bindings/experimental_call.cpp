@@ -234,6 +234,9 @@ nb::object store_spread(std::span<PyObject* const> arguments, bool is_slice_last
   return nb::none();
 }
 
+/// Names of ops whose functions may have effects.
+bool is_control_flow(std::string_view name) { return name == "cond" || name == "while_loop"; }
+
 /// Names of ops that write their first argument.
 bool is_store(std::string_view name) {
   return name == "buffer_store" || name == "buffer_store_slice";
@@ -254,7 +257,10 @@ nb::object LiftedFunction::operator()(std::span<PyObject* const> arguments,
   // A store to parts of a mesh is one to each of them.
   if (is_store && call.arguments().is_distributed)
     return store_spread(arguments, name != "setitem");
-  call.record(is_store);
+  if (is_control_flow(name))
+    call.record_control_flow();
+  else
+    call.record(is_store);
   nb::object returned;
   {
     const NumberArguments::Scope scope(&numbers);

@@ -10,6 +10,7 @@
 #include "driver_casters.h"
 #include "engine_casters.h"
 #include "experimental_call.h"
+#include "kiln/engine/compiled_model.h"
 #include "kiln/engine/model.h"
 
 namespace kiln::python {
@@ -196,6 +197,12 @@ void bind_experimental_callable(nb::module_& m) {
   nb::class_<FastCall>(m, "_FastCall")
       .def("__call__", &call, nb::arg("arguments"), nb::arg("keywords"),
            "The result, or NotImplemented for arguments that are not as they were staged.");
+  m.def(
+      "_is_made_from",
+      [](nb::handle model, const engine::CompiledModel& compiled) {
+        return model_of(model).is_made_from(compiled);
+      },
+      nb::arg("model"), nb::arg("artifact"), "Whether the model runs the code of the artifact.");
   m.def(
       "_fast_call",
       [](nb::handle model, nb::handle in_tree, nb::handle out_tree,

@@ -139,6 +139,9 @@ void bind_blocks(nb::module_& m) {
                 if (state->real() || state->recording == block.recording) states.push_back(state);
             ReleaseGil release;
             block.recording->realize(states, true);
+            // Control flow is recorded by itself.
+            for (const Tensor& result : results)
+              if (!result.real() && result.state()->recording) result.realize();
           },
           nb::arg("results"), "Runs what was recorded and makes the results real.");
 }

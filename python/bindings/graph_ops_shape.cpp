@@ -32,8 +32,7 @@ void bind_ops_shape(nb::module_& m) {
   m.def(
       "broadcast_to",
       [](ValueLike x, Any shape, Any out_dims) {
-        if (!nb::isinstance<graph::Value>(shape))
-          return ops::broadcast_to(x.get(), to_shape(shape));
+        if (!stands_for_value(shape)) return ops::broadcast_to(x.get(), to_shape(shape));
         return ops::broadcast_to(
             x.get(), to_tensor(shape),
             out_dims.is_none() ? std::nullopt : std::optional(to_shape(out_dims)));

@@ -42,7 +42,7 @@ bool is_dim(nb::handle object) { return nb::isinstance<DimObject>(object); }
 
 graph::SliceBound to_bound(const nb::object& object) {
   if (object.is_none()) return {};
-  if (nb::isinstance<Value>(object)) return to_tensor(object);
+  if (stands_for_value(object)) return to_tensor(object);
   if (is_dim(object) || (PyIndex_Check(object.ptr()) && !PySequence_Check(object.ptr())))
     return to_dim(object);
   throw TypeError("The bound of a slice is an int, a dim or an integer scalar tensor, not " +
@@ -53,7 +53,7 @@ graph::Slice to_slice(nb::handle object) {
   nb::object slice = nb::borrow(object);
   graph::Slice result{to_bound(slice.attr("start")), to_bound(slice.attr("stop")), {}, {}};
   nb::object step = slice.attr("step");
-  if (nb::isinstance<Value>(step))
+  if (stands_for_value(step))
     result.step = to_tensor(step);
   else if (!step.is_none())
     result.step = to_dim(step).value();
@@ -76,8 +76,7 @@ SliceIndex to_slice_index(nb::handle object) {
   if (PyTuple_Check(object.ptr()) && PyTuple_Size(object.ptr()) == 2 &&
       PySlice_Check(PyTuple_GetItem(object.ptr(), 0)))
     return to_slice(PyTuple_GetItem(object.ptr(), 0)).out(to_dim(PyTuple_GetItem(object.ptr(), 1)));
-  if (nb::isinstance<Value>(object) || nb::hasattr(object, "__tensorvalue__"))
-    return to_tensor(object);
+  if (stands_for_value(object)) return to_tensor(object);
   if (is_dim(object) || (PyIndex_Check(object.ptr()) && !PyBool_Check(object.ptr()) &&
                          !PySequence_Check(object.ptr())))
     return to_dim(object);
@@ -388,6 +387,10 @@ nb::list make_values(const std::vector<TensorValue>& values) {
   nb::list list;
   for (const TensorValue& value : values) list.append(make_value(value));
   return list;
+}
+
+bool stands_for_value(nb::handle object) {
+  return nb::isinstance<Value>(object) || nb::hasattr(object, "__tensorvalue__");
 }
 
 bool is_value_like(nb::handle object) {

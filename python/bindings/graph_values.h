@@ -50,6 +50,8 @@ class NumberArguments {
 
 /// Whether `to_value_like` would take it.
 bool is_value_like(nb::handle object);
+/// Whether it is a graph value or stands for one, as tensors do.
+bool stands_for_value(nb::handle object);
 /// A tensor, dim, shape, number or array; objects with `__tensorvalue__`. Others: TypeError.
 graph::TensorValueLike to_value_like(nb::handle object);
 /// The strong kinds only, as the constructor of TensorValue.

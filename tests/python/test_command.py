@@ -107,6 +107,8 @@ def test_help_of_each_command(command):
     (["run", "axpy.mef", "--seed", "x"], "--seed: 'x' is not a whole number from 0 to 18446744073709551615"),
     (["run", "axpy.mef", "--seed", "-1"], "--seed: '-1' is not a whole number from 0 to 18446744073709551615"),
     (["compile", "axpy.txt", "-o", "./axpy.txt"], "-o: './axpy.txt' is the source itself"),
+    (["explain", "axpy.mef", "-o", "./axpy.mef"], "-o: './axpy.mef' is the source itself"),
+    (["inspect", "axpy.mef", "--extract", "./axpy.mef"], "--extract: './axpy.mef' is the source itself"),
     (["run", "axpy.mef", "--threads", "-1"], "--threads"),
     (["bench", "axpy.mef", "--repeat", "0"], "--repeat"),
     (["bench", "axpy.mef", "--repeat", "1e3"], "'1e3' is not a whole number from 1 to 1073741824"),

@@ -291,8 +291,15 @@ def test_from_engine_model():
     run = CompiledCallable.from_engine_model(staged, artifact, session.init(artifact))
     assert array(run(Tensor([1, 2]))) == [2, 4]
     other = session.compile(Graph("other", lambda x: x + 1, [TensorType(F32, ["n"], CPU())]))
-    with pytest.raises(ValueError, match="The model 'other' is not the graph 'double'"):
+    with pytest.raises(ValueError, match="The model 'other' was not made from this artifact, which holds double"):
         CompiledCallable.from_engine_model(staged, artifact, session.init(other))
+    triple = session.compile(stage(lambda x: x * 3, name="double")(layout("n")).graph)
+    with pytest.raises(ValueError, match="The model 'double' was not made from this artifact"):
+        CompiledCallable.from_engine_model(staged, artifact, session.init(triple))
+    with pytest.raises(ValueError, match="The model 'other' is not the graph 'double'"):
+        CompiledCallable.from_engine_model(staged, other, session.init(other))
+    with pytest.raises(TypeError, match="engine_model must be a Model, not an object of type NoneType"):
+        CompiledCallable.from_engine_model(staged, artifact, None)
     wide = session.compile(Graph("double", lambda x: x + 1, [TensorType(F32, ["n", 2], CPU())]))
     with pytest.raises(ValueError, match="inputs of the model"):
         CompiledCallable.from_engine_model(staged, wide, session.init(wide))

@@ -57,13 +57,44 @@ class BlockScope {
 /// Puts the chains back, also when a region's function throws.
 class ChainsScope {
  public:
-  explicit ChainsScope(d::GraphState& graph) : graph_(graph), saved_(graph.chains) {}
-  ~ChainsScope() { graph_.chains = saved_; }
+  explicit ChainsScope(d::GraphState& graph) : graph_(graph), saved_(graph.chains) {
+    graph.loose.push_back({.chains = &saved_});
+  }
+  ~ChainsScope() {
+    graph_.loose.pop_back();
+    graph_.chains = saved_;
+  }
 
  private:
   d::GraphState& graph_;
   Chains saved_;
 };
+
+/// The regions of an op that is being put together, known to the graph until the op has them.
+class Regions {
+ public:
+  Regions(d::GraphState& graph, std::size_t count) : graph_(graph) {
+    for (std::size_t i = 0; i < count; ++i) all_.emplace_back(graph);
+    for (Region& region : all_)
+      graph.loose.push_back({region.block.get(), &region.chains, &region.results});
+  }
+  Regions(const Regions&) = delete;
+  Regions& operator=(const Regions&) = delete;
+  ~Regions() { graph_.loose.resize(graph_.loose.size() - all_.size()); }
+  Region& operator[](std::size_t i) { return all_[i]; }
+  auto begin() { return all_.begin(); }
+  auto end() { return all_.end(); }
+
+ private:
+  d::GraphState& graph_;
+  std::vector<Region> all_;
+};
+
+/// A tensor for an op behind its regions, which may have made a buffer of it.
+Value as_before(d::GraphState& graph, const Value& value) {
+  const auto load = graph.first_loads.find(value.ir_value());
+  return load == graph.first_loads.end() ? value : graph.handle(load->second);
+}
 
 void fold_new_chains(d::GraphState& graph, const Chains& before) {
   std::vector<ir::Value*> merged = {graph.chains.at(DeviceRef::CPU())};
@@ -125,7 +156,7 @@ void end_region(Region& region, OpKind terminator, const std::vector<DeviceRef>&
   ir::append_op(*region.block, terminator, std::move(operands), {}, {}, current_location());
 }
 
-std::vector<Value> finish(d::GraphState& graph, ir::Op* op, std::vector<Region> regions,
+std::vector<Value> finish(d::GraphState& graph, ir::Op* op, Regions& regions,
                           const std::vector<DeviceRef>& moved) {
   for (Region& region : regions) {
     region.block->parent = op;
@@ -160,8 +191,7 @@ std::vector<Value> cond(const TensorValueLike& pred, const std::vector<Type>& ou
   check_depth(graph);
   // Checked first, since a function that records a region may have effects of its own.
   ir::infer_types(OpKind::cond, {d::operand_of(graph, predicate)}, {}, {});
-  std::vector<Region> regions;
-  for (int i = 0; i < 2; ++i) regions.emplace_back(graph);
+  Regions regions(graph, 2);
   for (std::size_t i = 0; i < 2; ++i) {
     ChainsScope chains(graph);
     record(graph, regions[i], i == 0 ? then_fn : else_fn, {});
@@ -175,8 +205,8 @@ std::vector<Value> cond(const TensorValueLike& pred, const std::vector<Type>& ou
     types.push_back(ChainType{});
   }
   for (Region& region : regions) end_region(region, OpKind::yield, moved);
-  ir::Op* op = d::add_op(OpKind::cond, {predicate}, {}, types);
-  return finish(graph, op, std::move(regions), moved);
+  ir::Op* op = d::add_op(OpKind::cond, {as_before(graph, predicate)}, {}, types);
+  return finish(graph, op, regions, moved);
 }
 
 std::vector<Value> while_loop(const std::vector<TensorValueLike>& initial_values,
@@ -193,8 +223,7 @@ std::vector<Value> while_loop(const std::vector<TensorValueLike>& initial_values
   }
   auto& graph = *d::current_graph();
   check_depth(graph);
-  std::vector<Region> regions;
-  for (int i = 0; i < 2; ++i) regions.emplace_back(graph);
+  Regions regions(graph, 2);
   std::vector<Chains> arguments(2);  // the chain arguments of each region
   for (std::size_t i = 0; i < 2; ++i) {
     Region& region = regions[i];
@@ -243,10 +272,11 @@ std::vector<Value> while_loop(const std::vector<TensorValueLike>& initial_values
         list[i]->index = static_cast<std::uint32_t>(i);
     }
   }
+  for (std::size_t i = 0; i < types.size(); ++i) operands[i] = as_before(graph, operands[i]);
   end_region(regions[0], OpKind::condition, moved);
   end_region(regions[1], OpKind::yield, moved);
   ir::Op* op = d::add_op(OpKind::while_loop, operands);
-  return finish(graph, op, std::move(regions), moved);
+  return finish(graph, op, regions, moved);
 }
 
 // ---- Calls ----

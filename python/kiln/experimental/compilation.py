@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from kiln import tree
-from kiln._core.experimental import _fast_call, default_session
+from kiln._core.experimental import _fast_call, _is_made_from, default_session
 from kiln.driver import Buffer, Device, DLPackArray
 from kiln.dtype import DType
 from kiln.engine import CompiledModel, InferenceSession, Model, read
@@ -38,7 +38,7 @@ from kiln.experimental._subgraphs import (
 )
 from kiln.experimental.sharding import BufferLayout, DeviceMapping, TensorLayout, as_layout
 from kiln.experimental.tensor import Tensor
-from kiln.graph import BufferType, Graph, StaticDim, TensorType
+from kiln.graph import BufferType, Graph, StaticDim, SymbolicDim, TensorType
 from kiln.tree import TreeDef
 
 __all__ = ["CompiledCallable", "StagedGraph", "as_subgraph", "compile", "stage"]
@@ -312,6 +312,13 @@ class CompiledCallable(_Signature, Generic[P, R]):
         """Wraps a staged graph that the caller compiled and initialised, for example together with others; `weights` is
         the registry that `engine_model` was initialised with. A model of another artifact, or one whose inputs are
         others than those of `staged`: ValueError."""
+        if not isinstance(engine_model, Model):
+            raise TypeError(f"engine_model must be a Model, not an object of type {type(engine_model).__name__}.")
+        if not _is_made_from(engine_model, artifact):
+            raise ValueError(
+                f"The model '{engine_model.name}' was not made from this artifact, which holds "
+                f"{', '.join(artifact.names)}: initialise the artifact itself."
+            )
         if staged.graph.name not in artifact.names or engine_model.name != staged.graph.name:
             raise ValueError(
                 f"The model '{engine_model.name}' is not the graph '{staged.graph.name}' of the artifact, which holds "
@@ -378,6 +385,8 @@ class CompiledCallable(_Signature, Generic[P, R]):
             path, _, reason = str(error).partition(": ")
             raise ValueError(f"tree structure mismatch at {route_of(path)}: {reason}") from None
         parts = [argument.buffers(value) for argument, value in zip(self._arguments, values, strict=True)]
+        if any(argument.count > 1 for argument in self._arguments):
+            self._check_dims(values)
         buffers = list(chain.from_iterable(parts))
         try:
             results = model.execute(*buffers)
@@ -385,6 +394,17 @@ class CompiledCallable(_Signature, Generic[P, R]):
             raise self._named(error) from None
         rest = map(Tensor.from_dlpack, results)
         return tree.unflatten(self._out_tree, [_joined(rest, layout.mapping) for layout in self._out_layouts])
+
+    def _check_dims(self, values: Sequence[Any]) -> None:
+        """Whether symbols of whole tensors agree, of which the model knows only those of shards."""
+        sizes: dict[str, int] = {}
+        for argument, value in zip(self._arguments, values, strict=True):
+            for dim, size in zip(argument.shape, value.shape, strict=True):
+                if isinstance(dim, SymbolicDim) and sizes.setdefault(dim.name, int(size)) != int(size):
+                    raise ValueError(
+                        f"symbolic dimension '{dim.name}' for argument {argument.route} does not match prior uses of "
+                        "that dimension"
+                    )
 
     def _named(self, error: Exception) -> Exception:
         """The error with positions of inputs as routes of arguments."""
