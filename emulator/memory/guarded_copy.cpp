@@ -30,10 +30,14 @@
 // The places that the handler knows: each is followed by the place to continue.
 extern "C" {
 bool kiln_emulator_copy(void* to, const void* from, std::size_t bytes);
+bool kiln_emulator_copy32(void* to, const void* from, std::size_t words);
+bool kiln_emulator_copy64(void* to, const void* from, std::size_t words);
 bool kiln_emulator_fill8(void* to, std::uint32_t value, std::size_t count);
 bool kiln_emulator_fill16(void* to, std::uint32_t value, std::size_t count);
 bool kiln_emulator_fill32(void* to, std::uint32_t value, std::size_t count);
 extern const char kiln_emulator_copy_at[], kiln_emulator_copy_failed[];
+extern const char kiln_emulator_copy32_at[], kiln_emulator_copy32_failed[];
+extern const char kiln_emulator_copy64_at[], kiln_emulator_copy64_failed[];
 extern const char kiln_emulator_fill8_at[], kiln_emulator_fill8_failed[];
 extern const char kiln_emulator_fill16_at[], kiln_emulator_fill16_failed[];
 extern const char kiln_emulator_fill32_at[], kiln_emulator_fill32_failed[];
@@ -47,6 +51,8 @@ extern const char kiln_emulator_fill32_at[], kiln_emulator_fill32_failed[];
       "\nmovl $1, %eax\nret\n" #name "_failed:\nxorl %eax, %eax\nret\n.cfi_endproc\n.size " #name \
       ", .-" #name "\n")
 KILN_GUARDED(kiln_emulator_copy, "", "rep movsb");
+KILN_GUARDED(kiln_emulator_copy32, "", "rep movsl");
+KILN_GUARDED(kiln_emulator_copy64, "", "rep movsq");
 KILN_GUARDED(kiln_emulator_fill8, "movl %esi, %eax", "rep stosb");
 KILN_GUARDED(kiln_emulator_fill16, "movl %esi, %eax", "rep stosw");
 KILN_GUARDED(kiln_emulator_fill32, "movl %esi, %eax", "rep stosl");
@@ -66,6 +72,8 @@ struct Recovery {
 };
 const Recovery kRecoveries[] = {
     {kiln_emulator_copy_at, kiln_emulator_copy_failed},
+    {kiln_emulator_copy32_at, kiln_emulator_copy32_failed},
+    {kiln_emulator_copy64_at, kiln_emulator_copy64_failed},
     {kiln_emulator_fill8_at, kiln_emulator_fill8_failed},
     {kiln_emulator_fill16_at, kiln_emulator_fill16_failed},
     {kiln_emulator_fill32_at, kiln_emulator_fill32_failed},
@@ -136,6 +144,10 @@ void on_fault(int signal, siginfo_t* information, void* context) {
 
 bool guarded_copy(void* to, const void* from, std::size_t bytes) {
   return kiln_emulator_copy(to, from, bytes);
+}
+
+bool guarded_copy_word(void* to, const void* from, std::uint32_t bytes) {
+  return bytes == 4 ? kiln_emulator_copy32(to, from, 1) : kiln_emulator_copy64(to, from, 1);
 }
 
 bool guarded_fill(void* to, std::uint32_t value, std::uint32_t element_bytes, std::size_t count) {

@@ -9,6 +9,9 @@ namespace kiln::emulator {
 /// copied. Needs the handler that install_fault_handler sets.
 bool guarded_copy(void* to, const void* from, std::size_t bytes);
 
+/// Copies 4 or 8 aligned bytes in one piece: other threads see all of them or none.
+bool guarded_copy_word(void* to, const void* from, std::uint32_t bytes);
+
 /// Sets `count` elements of 1, 2 or 4 bytes.
 bool guarded_fill(void* to, std::uint32_t value, std::uint32_t element_bytes, std::size_t count);
 

@@ -219,10 +219,11 @@ std::optional<Region> Memory::find(std::uint64_t address) const {
 
 std::optional<Region> Memory::find_host(std::uint64_t address) const {
   std::shared_lock lock(mutex_);
-  for (const auto& [first, region] : regions_)
-    if (region.kind == RegionKind::registered && address - region.host < region.bytes)
-      return region;
-  return std::nullopt;
+  const auto next = registered_.upper_bound(address);
+  if (next == registered_.begin()) return std::nullopt;
+  const Region* region = find_locked(std::prev(next)->second);
+  return region != nullptr && address - region->host < region->bytes ? std::optional(*region)
+                                                                     : std::nullopt;
 }
 
 std::vector<Region> Memory::regions() const {

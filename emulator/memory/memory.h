@@ -108,6 +108,8 @@ class Memory {
   bool charge_locked(std::uint32_t device, std::uint64_t bytes);
   void refund_locked(std::uint32_t device, std::uint64_t bytes) { used_[device] -= bytes; }
   std::uint64_t next_id_locked() { return next_id_++; }
+  /// The addresses that the process uses for registered memory -> their device addresses.
+  std::map<std::uint64_t, std::uint64_t>& registered_locked() { return registered_; }
   void forget_locked(std::map<std::uint64_t, Region>::iterator region);
 
  private:
@@ -124,6 +126,7 @@ class Memory {
   std::vector<std::unique_ptr<Heap>> heaps_;        // likewise
   std::array<std::uint64_t, kMaxDevices> used_{};
   std::map<std::uint64_t, Region> regions_;
+  std::map<std::uint64_t, std::uint64_t> registered_;
   std::deque<Region> freed_;  // the last ones, for descriptions
   std::uint64_t next_id_ = 1;
   std::uint8_t* bounds_ = nullptr;
