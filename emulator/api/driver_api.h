@@ -1,0 +1,192 @@
+#pragma once
+
+// Every entry point of the driver that this library exports, by group. What each one does is in the
+// documentation of the CUDA driver API; deviations stand where it is defined.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "emulator/api/driver_types.h"
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+// init.cpp
+CUresult cuInit(unsigned flags);
+CUresult cuDriverGetVersion(int* version);
+CUresult cuProfilerStart();
+CUresult cuProfilerStop();
+
+// error_text.cpp
+CUresult cuGetErrorName(CUresult error, const char** name);
+CUresult cuGetErrorString(CUresult error, const char** text);
+
+// entry_points.cpp
+CUresult cuGetProcAddress_v2(const char* name, void** function, int version, std::uint64_t flags,
+                             CUdriverProcAddressQueryResult* status);
+CUresult cuGetProcAddress(const char* name, void** function, int version, std::uint64_t flags);
+
+// device.cpp
+CUresult cuDeviceGet(CUdevice* device, int ordinal);
+CUresult cuDeviceGetCount(int* count);
+CUresult cuDeviceGetName(char* name, int length, CUdevice ordinal);
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal);
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice ordinal);
+CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice ordinal);
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal);
+CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice ordinal);
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer);
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice from,
+                                 CUdevice to);
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal);
+CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal);
+CUresult cuDevicePrimaryCtxReset(CUdevice ordinal);
+CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active);
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags);
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags);
+
+// context.cpp
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device);
+CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity, int count,
+                        unsigned flags, CUdevice device);
+CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
+                        CUdevice device);
+CUresult cuCtxDestroy_v2(CUcontext handle);
+CUresult cuCtxSetCurrent(CUcontext handle);
+CUresult cuCtxGetCurrent(CUcontext* handle);
+CUresult cuCtxPushCurrent_v2(CUcontext handle);
+CUresult cuCtxPopCurrent_v2(CUcontext* handle);
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext handle);
+CUresult cuCtxGetDevice(CUdevice* device);
+CUresult cuCtxSynchronize_v2(CUcontext handle);
+CUresult cuCtxSynchronize();
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest);
+CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags);
+CUresult cuCtxDisablePeerAccess(CUcontext handle);
+CUresult cuCtxGetLimit(std::size_t* value, CUlimit limit);
+CUresult cuCtxSetLimit(CUlimit limit, std::size_t value);
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version);
+
+// module.cpp
+CUresult cuModuleLoadDataEx(CUmodule* handle, const void* image, unsigned count,
+                            CUjit_option* options, void** values);
+CUresult cuModuleLoadData(CUmodule* handle, const void* image);
+CUresult cuModuleUnload(CUmodule handle);
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule handle, const char* name);
+CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes, CUmodule handle,
+                              const char* name);
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode);
+
+// library.cpp
+CUresult cuLibraryLoadData(CUlibrary* handle, const void* code, CUjit_option* jit_options,
+                           void** jit_values, unsigned jit_count, CUlibraryOption* options,
+                           void** values, unsigned count);
+CUresult cuLibraryUnload(CUlibrary handle);
+CUresult cuLibraryGetKernel(CUkernel* handle, CUlibrary library_handle, const char* name);
+CUresult cuLibraryGetModule(CUmodule* handle, CUlibrary library_handle);
+CUresult cuLibraryGetGlobal(CUdeviceptr* address, std::size_t* bytes, CUlibrary library,
+                            const char* name);
+CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle);
+CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel handle,
+                              CUdevice device);
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle,
+                              CUdevice device);
+
+// function.cpp
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle);
+CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value);
+CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config);
+CUresult cuFuncGetParamInfo(CUfunction handle, std::size_t index, std::size_t* offset,
+                            std::size_t* bytes);
+CUresult cuFuncGetName(const char** name, CUfunction handle);
+
+// launch.cpp
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                        CUstream stream, void** parameters, void** extra);
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                          void** extra);
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                                   unsigned block_z, unsigned shared, CUstream stream,
+                                   void** parameters);
+
+// memory.cpp
+CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes);
+CUresult cuMemAllocPitch_v2(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
+                            std::size_t height, unsigned element_bytes);
+CUresult cuMemFree_v2(CUdeviceptr address);
+CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total);
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address);
+CUresult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags);
+CUresult cuMemAllocHost_v2(void** memory, std::size_t bytes);
+CUresult cuMemFreeHost(void* memory);
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* memory, unsigned flags);
+CUresult cuMemHostGetFlags(unsigned* flags, void* memory);
+
+// copy.cpp
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream);
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes);
+CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes);
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream);
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream);
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, std::size_t bytes);
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, std::size_t bytes, CUstream stream);
+
+// fill.cpp
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, std::size_t count);
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, std::size_t count);
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, std::size_t count);
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t count, CUstream stream);
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, std::size_t count, CUstream stream);
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, std::size_t count, CUstream stream);
+CUresult cuMemsetD2D8_v2(CUdeviceptr to, std::size_t pitch, unsigned char value, std::size_t width,
+                         std::size_t height);
+CUresult cuMemsetD2D16_v2(CUdeviceptr to, std::size_t pitch, unsigned short value,
+                          std::size_t width, std::size_t height);
+CUresult cuMemsetD2D32_v2(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width,
+                          std::size_t height);
+CUresult cuMemsetD2D8Async(CUdeviceptr to, std::size_t pitch, unsigned char value,
+                           std::size_t width, std::size_t height, CUstream stream);
+CUresult cuMemsetD2D16Async(CUdeviceptr to, std::size_t pitch, unsigned short value,
+                            std::size_t width, std::size_t height, CUstream stream);
+CUresult cuMemsetD2D32Async(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width,
+                            std::size_t height, CUstream stream);
+
+// stream.cpp
+CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priority);
+CUresult cuStreamCreate(CUstream* handle, unsigned flags);
+CUresult cuStreamDestroy_v2(CUstream handle);
+CUresult cuStreamDestroy(CUstream handle);
+CUresult cuStreamSynchronize(CUstream handle);
+CUresult cuStreamQuery(CUstream handle);
+CUresult cuStreamGetCtx(CUstream handle, CUcontext* answer);
+CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green);
+CUresult cuStreamGetFlags(CUstream handle, unsigned* flags);
+CUresult cuStreamGetPriority(CUstream handle, int* priority);
+CUresult cuStreamGetId(CUstream handle, unsigned long long* id);
+CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* user_data);
+CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* user_data,
+                             unsigned flags);
+
+// event.cpp
+CUresult cuEventCreate(CUevent* handle, unsigned flags);
+CUresult cuEventDestroy_v2(CUevent handle);
+CUresult cuEventDestroy(CUevent handle);
+CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned flags);
+CUresult cuEventRecord(CUevent event, CUstream stream);
+CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags);
+CUresult cuEventQuery(CUevent handle);
+CUresult cuEventSynchronize(CUevent handle);
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end);
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end);
+
+#pragma GCC visibility pop
+}  // extern "C"
