@@ -94,6 +94,13 @@ CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkern
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle,
                               CUdevice device);
 
+// link.cpp
+CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, CUlinkState* state);
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, std::size_t bytes,
+                          const char*, unsigned count, CUjit_option* options, void** values);
+CUresult cuLinkComplete(CUlinkState state, void** image, std::size_t* bytes);
+CUresult cuLinkDestroy(CUlinkState state);
+
 // function.cpp
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle);
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value);
@@ -113,6 +120,20 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigne
                                    unsigned block_z, unsigned shared, CUstream stream,
                                    void** parameters);
 
+// occupancy.cpp
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction handle,
+                                                              int threads, std::size_t shared,
+                                                              unsigned flags);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int threads,
+                                                     std::size_t shared);
+CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction handle,
+                                          CUoccupancyB2DSize shared_of, std::size_t shared,
+                                          int limit);
+CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction handle,
+                                            const CUlaunchConfig* config);
+CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
+                                      const CUlaunchConfig* config);
+
 // memory.cpp
 CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes);
 CUresult cuMemAllocPitch_v2(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
@@ -125,6 +146,25 @@ CUresult cuMemAllocHost_v2(void** memory, std::size_t bytes);
 CUresult cuMemFreeHost(void* memory);
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* memory, unsigned flags);
 CUresult cuMemHostGetFlags(unsigned* flags, void* memory);
+
+// host_memory.cpp
+CUresult cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned flags);
+CUresult cuMemHostUnregister(void* memory);
+
+// pool.cpp
+CUresult cuMemAllocAsync(CUdeviceptr* address, std::size_t bytes, CUstream handle);
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool_handle,
+                                 CUstream handle);
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle);
+CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties);
+CUresult cuMemPoolDestroy(CUmemoryPool handle);
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, std::size_t keep);
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* list, std::size_t count);
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value);
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device);
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device);
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle);
 
 // copy.cpp
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
@@ -139,6 +179,21 @@ CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                       CUcontext from_context, std::size_t bytes);
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                            CUcontext from_context, std::size_t bytes, CUstream stream);
+
+// copy_box.cpp
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* rectangle);
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* rectangle);
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* rectangle, CUstream stream);
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* box);
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* box, CUstream stream);
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes,
+                               std::size_t count, CUmemcpyAttributes* attributes,
+                               std::size_t* attribute_starts, std::size_t num_attributes,
+                               CUstream stream);
+CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes,
+                            std::size_t count, CUmemcpyAttributes* attributes,
+                            std::size_t* attribute_starts, std::size_t num_attributes,
+                            std::size_t* failed, CUstream stream);
 
 // fill.cpp
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, std::size_t count);
@@ -160,6 +215,49 @@ CUresult cuMemsetD2D16Async(CUdeviceptr to, std::size_t pitch, unsigned short va
 CUresult cuMemsetD2D32Async(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width,
                             std::size_t height, CUstream stream);
 
+// pointer.cpp
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address);
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr address);
+
+// virtual_memory.cpp
+CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocationProp* properties,
+                                       CUmemAllocationGranularity_flags option);
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes,
+                     const CUmemAllocationProp* properties, unsigned long long flags);
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
+                                                CUmemGenericAllocationHandle handle);
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address);
+CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags);
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
+                                        CUmemAllocationHandleType type);
+CUresult cuMemAddressReserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment,
+                             CUdeviceptr wanted, unsigned long long flags);
+CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes);
+CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags);
+CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes);
+CUresult cuMemSetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* list,
+                        std::size_t count);
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                        CUdeviceptr address);
+
+// multicast.cpp
+CUresult cuMulticastGetGranularity(std::size_t* bytes, const CUmulticastObjectProp* properties,
+                                   CUmulticastGranularity_flags option);
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle* handle,
+                           const CUmulticastObjectProp* properties);
+CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice ordinal);
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, std::size_t offset,
+                            CUmemGenericAllocationHandle memory_handle, std::size_t memory_offset,
+                            std::size_t bytes, unsigned long long flags);
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle handle, std::size_t offset,
+                             CUdeviceptr address, std::size_t bytes, unsigned long long flags);
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice ordinal,
+                           std::size_t offset, std::size_t bytes);
+
 // stream.cpp
 CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priority);
 CUresult cuStreamCreate(CUstream* handle, unsigned flags);
@@ -175,6 +273,18 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* id);
 CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* user_data);
 CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* user_data,
                              unsigned flags);
+
+// stream_value.cpp
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, std::uint32_t value,
+                                unsigned flags);
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, std::uint64_t value,
+                                unsigned flags);
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, std::uint32_t value,
+                                 unsigned flags);
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, std::uint64_t value,
+                                 unsigned flags);
+CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned count, CUstreamBatchMemOpParams* list,
+                               unsigned flags);
 
 // event.cpp
 CUresult cuEventCreate(CUevent* handle, unsigned flags);

@@ -1,4 +1,5 @@
 #include "emulator/api/call.h"
+#include "emulator/device/pool.h"
 
 using namespace kiln::emulator;
 
@@ -48,7 +49,9 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
       if (owner != nullptr) driver.engine.wait(*owner);
     }
     if (const CUresult error = state_of(*context)) return error;
-    return driver.memory.free(address, region->kind) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!driver.memory.free(address, region->kind)) return CUDA_ERROR_INVALID_VALUE;
+    pool_freed(driver, *region);
+    return CUDA_SUCCESS;
   });
 }
 

@@ -34,6 +34,9 @@ struct Driver {
   Engine engine;
   std::vector<std::unique_ptr<Device>> devices;
 
+  std::mutex mutex;                                  // of what follows
+  std::vector<std::shared_ptr<Object>> ended_pools;  // destroyed, but memory of them is in use
+
   /// The device of an ordinal, or null.
   Device* device(CUdevice ordinal) {
     return ordinal >= 0 && static_cast<std::size_t>(ordinal) < devices.size()

@@ -1,11 +1,10 @@
 // Copies for which a fault is an answer.
 //
-// A user may pass any pointer. The copy is one instruction (rep movsb, as fast as a library's copy
-// from a few hundred bytes on) at a known place, so a handler of SIGSEGV can tell from the
-// instruction pointer alone that it interrupted such a copy, and continues behind it with a mark in
-// a register. No state, no jump out of a handler; a sanitizer has nothing to follow.
+// A user may pass any pointer. The copies are instructions at known places, so a handler of SIGSEGV
+// can tell from the instruction pointer alone that it interrupted one, and goes on where the copy
+// answers "failed". No state, no jump out of a handler; a sanitizer has nothing to follow.
 //
-// Trap: the mark must not be a register that the instruction changes (it counts rcx down).
+// Trap: nothing of the stack may be in use between the first and the last of the instructions.
 
 #include "emulator/memory/guarded_copy.h"
 
@@ -27,35 +26,38 @@
 #error "guarded_copy needs its instructions for this processor"
 #endif
 
-// The places that the handler knows: each is followed by the place to continue.
 extern "C" {
 bool kiln_emulator_copy(void* to, const void* from, std::size_t bytes);
-bool kiln_emulator_copy32(void* to, const void* from, std::size_t words);
-bool kiln_emulator_copy64(void* to, const void* from, std::size_t words);
+bool kiln_emulator_copy32(void* to, const void* from);
+bool kiln_emulator_copy64(void* to, const void* from);
 bool kiln_emulator_fill8(void* to, std::uint32_t value, std::size_t count);
 bool kiln_emulator_fill16(void* to, std::uint32_t value, std::size_t count);
 bool kiln_emulator_fill32(void* to, std::uint32_t value, std::size_t count);
-extern const char kiln_emulator_copy_at[], kiln_emulator_copy_failed[];
-extern const char kiln_emulator_copy32_at[], kiln_emulator_copy32_failed[];
-extern const char kiln_emulator_copy64_at[], kiln_emulator_copy64_failed[];
-extern const char kiln_emulator_fill8_at[], kiln_emulator_fill8_failed[];
-extern const char kiln_emulator_fill16_at[], kiln_emulator_fill16_failed[];
-extern const char kiln_emulator_fill32_at[], kiln_emulator_fill32_failed[];
 }
 
-// rdi: to, rsi: from or value, rdx: how many; rax: whether it ended well.
-#define KILN_GUARDED(name, prepare, instruction)                                                  \
-  asm(".text\n.globl " #name "\n.hidden " #name "\n.hidden " #name "_at\n.hidden " #name          \
-      "_failed\n.globl " #name "_at\n.globl " #name "_failed\n.type " #name ",@function\n" #name  \
-      ":\n.cfi_startproc\nmovq %rdx, %rcx\n" prepare "\n" #name "_at:\n" instruction              \
+// Defines a function and the marks of its guarded part. rdi: to, rsi: from or value, rdx: how many;
+// rax: whether it ended well.
+#define KILN_GUARDED(name, instructions)                                                          \
+  extern "C" const char name##_begin[], name##_failed[];                                          \
+  asm(".text\n.globl " #name "\n.hidden " #name "\n.globl " #name "_begin\n.hidden " #name        \
+      "_begin\n.globl " #name "_failed\n.hidden " #name "_failed\n.type " #name                   \
+      ",@function\n" #name ":\n.cfi_startproc\n" #name "_begin:\n" instructions                   \
       "\nmovl $1, %eax\nret\n" #name "_failed:\nxorl %eax, %eax\nret\n.cfi_endproc\n.size " #name \
       ", .-" #name "\n")
-KILN_GUARDED(kiln_emulator_copy, "", "rep movsb");
-KILN_GUARDED(kiln_emulator_copy32, "", "rep movsl");
-KILN_GUARDED(kiln_emulator_copy64, "", "rep movsq");
-KILN_GUARDED(kiln_emulator_fill8, "movl %esi, %eax", "rep stosb");
-KILN_GUARDED(kiln_emulator_fill16, "movl %esi, %eax", "rep stosw");
-KILN_GUARDED(kiln_emulator_fill32, "movl %esi, %eax", "rep stosl");
+// 64 bytes at a time where there are many: string instructions are slow on some machines.
+KILN_GUARDED(kiln_emulator_copy,
+             "cmpq $256, %rdx\njb 2f\n1:\n"
+             "movups (%rsi), %xmm0\nmovups 16(%rsi), %xmm1\n"
+             "movups 32(%rsi), %xmm2\nmovups 48(%rsi), %xmm3\n"
+             "movups %xmm0, (%rdi)\nmovups %xmm1, 16(%rdi)\n"
+             "movups %xmm2, 32(%rdi)\nmovups %xmm3, 48(%rdi)\n"
+             "addq $64, %rsi\naddq $64, %rdi\nsubq $64, %rdx\ncmpq $64, %rdx\njae 1b\n"
+             "2:\nmovq %rdx, %rcx\nrep movsb");
+KILN_GUARDED(kiln_emulator_copy32, "movl (%rsi), %eax\nmovl %eax, (%rdi)");
+KILN_GUARDED(kiln_emulator_copy64, "movq (%rsi), %rax\nmovq %rax, (%rdi)");
+KILN_GUARDED(kiln_emulator_fill8, "movl %esi, %eax\nmovq %rdx, %rcx\nrep stosb");
+KILN_GUARDED(kiln_emulator_fill16, "movl %esi, %eax\nmovq %rdx, %rcx\nrep stosw");
+KILN_GUARDED(kiln_emulator_fill32, "movl %esi, %eax\nmovq %rdx, %rcx\nrep stosl");
 #undef KILN_GUARDED
 
 namespace kiln::emulator {
@@ -67,22 +69,24 @@ std::atomic<std::uint64_t> replacements = 0;  // odd: one is under way
 std::mutex replacing;
 
 struct Recovery {
-  const char* at;
-  const char* failed;
+  const char* begin;
+  const char* failed;  // behind the guarded instructions
 };
 const Recovery kRecoveries[] = {
-    {kiln_emulator_copy_at, kiln_emulator_copy_failed},
-    {kiln_emulator_copy32_at, kiln_emulator_copy32_failed},
-    {kiln_emulator_copy64_at, kiln_emulator_copy64_failed},
-    {kiln_emulator_fill8_at, kiln_emulator_fill8_failed},
-    {kiln_emulator_fill16_at, kiln_emulator_fill16_failed},
-    {kiln_emulator_fill32_at, kiln_emulator_fill32_failed},
+    {kiln_emulator_copy_begin, kiln_emulator_copy_failed},
+    {kiln_emulator_copy32_begin, kiln_emulator_copy32_failed},
+    {kiln_emulator_copy64_begin, kiln_emulator_copy64_failed},
+    {kiln_emulator_fill8_begin, kiln_emulator_fill8_failed},
+    {kiln_emulator_fill16_begin, kiln_emulator_fill16_failed},
+    {kiln_emulator_fill32_begin, kiln_emulator_fill32_failed},
 };
 
 bool recover(ucontext_t& context) {
   auto& counter = context.uc_mcontext.gregs[REG_RIP];
   for (const Recovery& recovery : kRecoveries) {
-    if (counter != reinterpret_cast<greg_t>(recovery.at)) continue;
+    if (counter < reinterpret_cast<greg_t>(recovery.begin) ||
+        counter >= reinterpret_cast<greg_t>(recovery.failed))
+      continue;
     counter = reinterpret_cast<greg_t>(recovery.failed);
     return true;
   }
@@ -147,7 +151,7 @@ bool guarded_copy(void* to, const void* from, std::size_t bytes) {
 }
 
 bool guarded_copy_word(void* to, const void* from, std::uint32_t bytes) {
-  return bytes == 4 ? kiln_emulator_copy32(to, from, 1) : kiln_emulator_copy64(to, from, 1);
+  return bytes == 4 ? kiln_emulator_copy32(to, from) : kiln_emulator_copy64(to, from);
 }
 
 bool guarded_fill(void* to, std::uint32_t value, std::uint32_t element_bytes, std::size_t count) {

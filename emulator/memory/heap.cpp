@@ -121,7 +121,8 @@ void Heap::clear() {
   }
   blocks_.clear();
   free_ = FreeRanges();
-  reserved_ = unused_ = 0;
+  reserved_ = 0;
+  unused_ = 0;
 }
 
 }  // namespace kiln::emulator

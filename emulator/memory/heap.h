@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -41,7 +42,7 @@ class Heap {
 
   /// Bytes of mapped blocks, and the part of them that may be kept although nobody uses it.
   std::uint64_t reserved() const { return reserved_; }
-  std::uint64_t keep = kBlock;
+  std::atomic<std::uint64_t> keep = kBlock;
   /// Unmaps blocks that nobody uses until no more than `bytes` are reserved or all are in use.
   void trim(std::uint64_t bytes);
   /// Unmaps everything, used or not.
@@ -67,7 +68,7 @@ class Heap {
   MemoryFile& file_;
   std::uint32_t place_;
   std::uint32_t reach_;
-  std::uint64_t reserved_ = 0;
+  std::atomic<std::uint64_t> reserved_ = 0;
   std::uint64_t unused_ = 0;  // bytes of shared blocks without any allocation
   Blocks blocks_;
   FreeRanges free_;  // within shared blocks

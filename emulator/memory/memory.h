@@ -32,7 +32,8 @@ struct Region {
   unsigned flags = 0;         // as the host memory was asked for
   const char* call = "";      // the driver call that made it
   Heap* heap = nullptr;
-  std::uint64_t host = 0;                          // registered: the address that the process uses
+  std::uint64_t host = 0;  // registered: the address that the process uses
+  bool moved = false;      // registered: the pages were private and shall be so again
   std::shared_ptr<PhysicalMemory> physical;        // mapping, multicast: what is mapped,
   std::uint64_t physical_offset = 0;               // from here
   std::array<std::uint8_t, kMaxDevices> access{};  // mapping: CUmemAccess_flags of each device

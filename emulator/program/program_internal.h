@@ -1,0 +1,27 @@
+#pragma once
+
+#include "emulator/program/jit.h"
+#include "emulator/program/program.h"
+
+namespace kiln::emulator {
+
+/// A program whose code is in memory.
+class LoadedProgram : public Program {
+ public:
+  std::span<const Kernel> kernels() const override { return kernels_; }
+  std::span<const Variable> variables() const override { return variables_; }
+  const KernelTraits& traits(std::uint32_t kernel) const { return traits_[kernel]; }
+  const KernelCode& entry(std::uint32_t kernel) const { return entries_[kernel]; }
+
+ private:
+  friend class Program;
+  void link(std::string_view object);
+
+  std::vector<Kernel> kernels_;
+  std::vector<Variable> variables_;
+  std::vector<KernelTraits> traits_;
+  std::vector<KernelCode> entries_;
+  std::unique_ptr<LoadedCode> code_;
+};
+
+}  // namespace kiln::emulator
