@@ -15,13 +15,18 @@ constexpr int kInterfaceVersion = 12040;
 
 using GetProcAddress = Result (*)(const char*, void**, int, std::uint64_t, int*);
 
-template <class Entry>
-void resolve(GetProcAddress get, Entry& slot, const char* name) {
+constexpr Result kNotFound = 500;
+
+/// Sets `slot` to the entry point, or to one that says "not found": a driver that lacks something
+/// can still be tested for the rest.
+template <class... Parameters>
+void resolve(GetProcAddress get, Result (*&slot)(Parameters...), const char* name) {
   void* address = nullptr;
-  if (get(name, &address, kInterfaceVersion, 0, nullptr) != 0 || !address) {
-    throw std::runtime_error(std::string("The driver library has no entry point '") + name + "'.");
+  if (get(name, &address, kInterfaceVersion, 0, nullptr) == 0 && address) {
+    slot = reinterpret_cast<Result (*)(Parameters...)>(address);
+  } else {
+    slot = [](Parameters...) { return kNotFound; };
   }
-  slot = reinterpret_cast<Entry>(address);
 }
 
 std::string library_path() {

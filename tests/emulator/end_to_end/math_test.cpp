@@ -5,7 +5,7 @@
 #include "values.h"
 
 // libdevice's functions against those of the host in long double. Bounds are those that the CUDA
-// programming guide lists, in units of the last place.
+// programming guide lists: how many numbers a result may lie from the correctly rounded one.
 
 namespace kiln::emulator_test {
 namespace {
@@ -27,7 +27,7 @@ void expect_within(const std::vector<Real>& exact, const std::vector<T>& found, 
     std::frexp(std::fabs(e), &exponent);
     exponent = std::max(exponent, std::numeric_limits<T>::min_exponent);
     const Real unit = std::ldexp(Real{1}, exponent - std::numeric_limits<T>::digits);
-    if (std::isfinite(f) && std::fabs(e - f) <= static_cast<Real>(ulps) * unit) continue;
+    if (std::isfinite(f) && std::fabs(rounded - f) <= static_cast<Real>(ulps) * unit) continue;
     ADD_FAILURE() << name << "(" << input(i) << "): expected " << static_cast<double>(e)
                   << ", found " << static_cast<double>(f);
     ++wrong;
@@ -130,7 +130,7 @@ TEST_F(Math, Logarithms) {
 TEST_F(Math, Powers) {
   both("power", Binary(std::pow), 0, 20, 4, 2);
   both("power", Binary(std::pow), -5, 5, 4, 2);
-  both("root", Unary(std::sqrt), 0, 1000, 0.5, 0.5);
+  both("root", Unary(std::sqrt), 0, 1000, 0, 0);
   both("cube_root", Unary(std::cbrt), -1000, 1000, 1, 1);
   both("reciprocal_root", [](Real x) { return 1 / std::sqrt(x); }, 0, 1000, 2, 1);
   both("hypotenuse", Binary(std::hypot), -1000, 1000, 3, 2);
@@ -149,7 +149,7 @@ TEST_F(Math, Rounding) {
   both("round_away", Unary(std::round), -100, 100, 0, 0);
   both("ceiling", Unary(std::ceil), -100, 100, 0, 0);
   both("remainder_of", Binary(std::fmod), -100, 100, 0, 0);
-  both("division", [](Real a, Real b) { return a / b; }, -100, 100, 0.501, 0.501);
+  both("division", [](Real a, Real b) { return a / b; }, -100, 100, 0, 0);
 }
 
 }  // namespace

@@ -151,7 +151,8 @@ std::vector<std::vector<std::uint64_t>> make_inputs(const Form& form) {
     products *= choices[k].size();
   }
   std::mt19937_64 random(std::hash<std::string>{}(form.text));
-  if (operands == 1 && width(form.inputs[0]) <= 16 && form.choices[0].empty()) {
+  if (operands == 1 && form.inputs[0] != Type::pred && width(form.inputs[0]) <= 16 &&
+      form.choices[0].empty()) {
     for (std::uint64_t value = 0; value < 65536; ++value) values[0].push_back(value);
     return values;
   }
