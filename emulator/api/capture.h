@@ -23,6 +23,11 @@ CUresult refuse_wait(Driver& driver, Stream& stream);
 /// would have to wait for it. That capture is invalid then.
 CUresult refuse_implicit(Driver& driver, Stream& stream);
 
+/// What refuse_implicit would answer, without a change.
+CUresult check_implicit(Driver& driver, Stream& stream);
+
+/// Makes the event one that no capture recorded.
+void forget_capture(Event& event);
 /// Whether the event was recorded in a stream that is captured.
 bool is_captured(Driver& driver, Event& event);
 /// Records an event in a captured stream; `external` makes a node of it.
@@ -32,6 +37,9 @@ CUresult capture_record(Driver& driver, Stream& stream, const std::shared_ptr<Co
 /// capture of the event.
 CUresult capture_wait(Driver& driver, Stream& stream, const std::shared_ptr<Context>& context,
                       const std::shared_ptr<Event>& event, bool external);
+
+/// Whether all edges are of the plain kind: after the whole node. Others are not emulated.
+bool plain_edges(const CUgraphEdgeData* edges, std::size_t count);
 
 /// Ends the capture that the stream, or the event, belongs to as failed.
 void invalidate_capture(Driver& driver, Stream& stream);

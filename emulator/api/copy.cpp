@@ -152,6 +152,14 @@ CUresult copy_on_device(CUstream stream, CUdeviceptr to, CUdeviceptr from, std::
   return copy(stream, line(device, to, device, from, bytes), wait);
 }
 
+CUresult copy_peer(CUstream stream, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                   CUcontext from_context, std::size_t bytes, bool wait) {
+  if (driver() != nullptr &&
+      (resolve<Context>(to_context) == nullptr || resolve<Context>(from_context) == nullptr))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  return copy_on_device(stream, to, from, bytes, wait);
+}
+
 }  // namespace kiln::emulator
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
@@ -187,18 +195,6 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t byte
                               CUstream stream) {
   return copy_on_device(stream, to, from, bytes, false);
 }
-
-namespace {
-
-CUresult copy_peer(CUstream stream, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                   CUcontext from_context, std::size_t bytes, bool wait) {
-  if (driver() != nullptr &&
-      (resolve<Context>(to_context) == nullptr || resolve<Context>(from_context) == nullptr))
-    return CUDA_ERROR_INVALID_CONTEXT;
-  return copy_on_device(stream, to, from, bytes, wait);
-}
-
-}  // namespace
 
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                       CUcontext from_context, std::size_t bytes) {

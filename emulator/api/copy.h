@@ -42,5 +42,7 @@ CUresult copy_to_device(CUstream stream, CUdeviceptr to, const void* from, std::
 CUresult copy_to_host(CUstream stream, void* to, CUdeviceptr from, std::size_t bytes, bool wait);
 CUresult copy_on_device(CUstream stream, CUdeviceptr to, CUdeviceptr from, std::size_t bytes,
                         bool wait);
+CUresult copy_peer(CUstream stream, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                   CUcontext from_context, std::size_t bytes, bool wait);
 
 }  // namespace kiln::emulator

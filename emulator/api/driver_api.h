@@ -298,5 +298,212 @@ CUresult cuEventSynchronize(CUevent handle);
 CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end);
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end);
 
+// capture.cpp
+CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode);
+CUresult cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_handle,
+                                     const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
+                                     std::size_t count, CUstreamCaptureMode mode);
+CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph);
+CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status);
+CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, std::uint64_t* id);
+CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status,
+                                   std::uint64_t* id, CUgraph* graph,
+                                   const CUgraphNode** dependencies, std::size_t* count);
+CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* status,
+                                   std::uint64_t* id, CUgraph* graph,
+                                   const CUgraphNode** dependencies, const CUgraphEdgeData** edges,
+                                   std::size_t* count);
+CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode* list, std::size_t count,
+                                           unsigned flags);
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode* list,
+                                              const CUgraphEdgeData* edges, std::size_t count,
+                                              unsigned flags);
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode);
+
+// graph.cpp
+CUresult cuGraphCreate(CUgraph* handle, unsigned flags);
+CUresult cuGraphDestroy(CUgraph handle);
+CUresult cuGraphClone(CUgraph* handle, CUgraph original);
+CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, std::size_t* count);
+CUresult cuGraphGetEdges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, std::size_t* count);
+CUresult cuGraphGetEdges_v2(CUgraph handle, CUgraphNode* from, CUgraphNode* to,
+                            CUgraphEdgeData* edges, std::size_t* count);
+CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type);
+CUresult cuGraphNodeGetDependencies(CUgraphNode handle, CUgraphNode* nodes, std::size_t* count);
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode* nodes,
+                                       CUgraphEdgeData* edges, std::size_t* count);
+CUresult cuGraphAddDependencies(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
+                                std::size_t count);
+CUresult cuGraphAddDependencies_v2(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
+                                   const CUgraphEdgeData* edges, std::size_t count);
+CUresult cuGraphDebugDotPrint(CUgraph handle, const char* path, unsigned);
+
+// graph_nodes.cpp
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* handle, CUgraph graph,
+                                 const CUgraphNode* dependencies, std::size_t count,
+                                 const CUDA_KERNEL_NODE_PARAMS* parameters);
+CUresult cuGraphAddKernelNode(CUgraphNode* handle, CUgraph graph, const CUgraphNode* dependencies,
+                              std::size_t count, const CUDA_KERNEL_NODE_PARAMS_v1* parameters);
+CUresult cuGraphAddMemcpyNode(CUgraphNode* handle, CUgraph graph, const CUgraphNode* dependencies,
+                              std::size_t count, const CUDA_MEMCPY3D* parameters,
+                              CUcontext context);
+CUresult cuGraphAddMemsetNode(CUgraphNode* handle, CUgraph graph, const CUgraphNode* dependencies,
+                              std::size_t count, const CUDA_MEMSET_NODE_PARAMS* parameters,
+                              CUcontext context);
+CUresult cuGraphAddHostNode(CUgraphNode* handle, CUgraph graph, const CUgraphNode* dependencies,
+                            std::size_t count, const CUDA_HOST_NODE_PARAMS* parameters);
+CUresult cuGraphAddEmptyNode(CUgraphNode* handle, CUgraph graph, const CUgraphNode* dependencies,
+                             std::size_t count);
+CUresult cuGraphAddEventRecordNode(CUgraphNode* handle, CUgraph graph,
+                                   const CUgraphNode* dependencies, std::size_t count,
+                                   CUevent event);
+CUresult cuGraphAddEventWaitNode(CUgraphNode* handle, CUgraph graph,
+                                 const CUgraphNode* dependencies, std::size_t count, CUevent event);
+CUresult cuGraphAddChildGraphNode(CUgraphNode* handle, CUgraph graph,
+                                  const CUgraphNode* dependencies, std::size_t count,
+                                  CUgraph child_handle);
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* parameters);
+CUresult cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v1* parameters);
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode handle,
+                                       const CUDA_KERNEL_NODE_PARAMS* parameters);
+CUresult cuGraphKernelNodeSetParams(CUgraphNode handle,
+                                    const CUDA_KERNEL_NODE_PARAMS_v1* parameters);
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec_handle, CUgraphNode handle,
+                                           const CUDA_KERNEL_NODE_PARAMS* parameters);
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode handle,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* parameters);
+
+// graph_exec.cpp
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags);
+CUresult cuGraphInstantiate_v2(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log,
+                               std::size_t log_bytes);
+CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log,
+                            std::size_t log_bytes);
+CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS* parameters);
+CUresult cuGraphExecDestroy(CUgraphExec handle);
+CUresult cuGraphUpload(CUgraphExec handle, CUstream stream_handle);
+CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle);
+CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle,
+                              CUgraphExecUpdateResultInfo* information);
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
+                           CUgraphExecUpdateResult* result);
+
+// tensor_map.cpp
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, int type, std::uint32_t rank, void* address,
+                                const std::uint64_t* extents, const std::uint64_t* strides,
+                                const std::uint32_t* box, const std::uint32_t* steps,
+                                int interleave, int swizzle, int promotion, int fill);
+
+// per_thread.cpp
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream);
+CUresult cuEventRecordWithFlags_ptsz(CUevent handle, CUstream stream_handle, unsigned flags);
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* exec, CUgraph graph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS* parameters);
+CUresult cuGraphLaunch_ptsz(CUgraphExec handle, CUstream stream_handle);
+CUresult cuGraphUpload_ptsz(CUgraphExec handle, CUstream stream_handle);
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                        unsigned grid_z, unsigned block_x, unsigned block_y,
+                                        unsigned block_z, unsigned shared, CUstream stream,
+                                        void** parameters);
+CUresult cuLaunchHostFunc_ptsz(CUstream handle, CUhostFn function, void* user_data);
+CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                             unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                             CUstream stream, void** parameters, void** extra);
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                               void** extra);
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, std::size_t bytes, CUstream handle);
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, std::size_t bytes,
+                                      CUmemoryPool pool_handle, CUstream handle);
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream handle);
+CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
+CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* rectangle, CUstream stream);
+CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* rectangle);
+CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* rectangle);
+CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* box, CUstream stream);
+CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* box);
+CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream);
+CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes,
+                                 std::size_t count, CUmemcpyAttributes* attributes,
+                                 std::size_t* attribute_starts, std::size_t num_attributes,
+                                 std::size_t* failed, CUstream stream);
+CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes,
+                                    std::size_t count, CUmemcpyAttributes* attributes,
+                                    std::size_t* attribute_starts, std::size_t num_attributes,
+                                    CUstream stream);
+CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, std::size_t bytes,
+                                   CUstream stream);
+CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
+CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream);
+CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, std::size_t bytes);
+CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, std::size_t bytes,
+                                   CUstream stream);
+CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void* from, std::size_t bytes);
+CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, std::size_t bytes);
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                                CUcontext from_context, std::size_t bytes, CUstream stream);
+CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, std::size_t count,
+                               CUstream stream);
+CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, std::size_t count);
+CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, std::size_t pitch, unsigned short value,
+                                 std::size_t width, std::size_t height, CUstream stream);
+CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, std::size_t pitch, unsigned short value,
+                               std::size_t width, std::size_t height);
+CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, std::size_t pitch, unsigned value,
+                                 std::size_t width, std::size_t height, CUstream stream);
+CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width,
+                               std::size_t height);
+CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, std::size_t pitch, unsigned char value,
+                                std::size_t width, std::size_t height, CUstream stream);
+CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, std::size_t pitch, unsigned char value,
+                              std::size_t width, std::size_t height);
+CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, std::size_t count, CUstream stream);
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, std::size_t count);
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, std::size_t count,
+                              CUstream stream);
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, std::size_t count);
+CUresult cuStreamAddCallback_ptsz(CUstream handle, CUstreamCallback callback, void* user_data,
+                                  unsigned flags);
+CUresult cuStreamBatchMemOp_v2_ptsz(CUstream handle, unsigned count, CUstreamBatchMemOpParams* list,
+                                    unsigned flags);
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream handle, CUgraph graph_handle,
+                                          const CUgraphNode* dependencies,
+                                          const CUgraphEdgeData* edges, std::size_t count,
+                                          CUstreamCaptureMode mode);
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream handle, CUstreamCaptureMode mode);
+CUresult cuStreamEndCapture_ptsz(CUstream handle, CUgraph* graph);
+CUresult cuStreamGetCaptureInfo_ptsz(CUstream handle, CUstreamCaptureStatus* status,
+                                     std::uint64_t* id);
+CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream handle, CUstreamCaptureStatus* status,
+                                        std::uint64_t* id, CUgraph* graph,
+                                        const CUgraphNode** dependencies, std::size_t* count);
+CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream handle, CUstreamCaptureStatus* status,
+                                        std::uint64_t* id, CUgraph* graph,
+                                        const CUgraphNode** dependencies,
+                                        const CUgraphEdgeData** edges, std::size_t* count);
+CUresult cuStreamGetCtx_ptsz(CUstream handle, CUcontext* answer);
+CUresult cuStreamGetCtx_v2_ptsz(CUstream handle, CUcontext* context, CUgreenCtx* green);
+CUresult cuStreamGetFlags_ptsz(CUstream handle, unsigned* flags);
+CUresult cuStreamGetId_ptsz(CUstream handle, unsigned long long* id);
+CUresult cuStreamGetPriority_ptsz(CUstream handle, int* priority);
+CUresult cuStreamIsCapturing_ptsz(CUstream handle, CUstreamCaptureStatus* status);
+CUresult cuStreamQuery_ptsz(CUstream handle);
+CUresult cuStreamSynchronize_ptsz(CUstream handle);
+CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream handle, CUgraphNode* list,
+                                                std::size_t count, unsigned flags);
+CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream handle, CUgraphNode* list,
+                                                   const CUgraphEdgeData* edges, std::size_t count,
+                                                   unsigned flags);
+CUresult cuStreamWaitEvent_ptsz(CUstream stream_handle, CUevent handle, unsigned flags);
+CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr address, std::uint32_t value,
+                                     unsigned flags);
+CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr address, std::uint64_t value,
+                                     unsigned flags);
+CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr address, std::uint32_t value,
+                                      unsigned flags);
+CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr address, std::uint64_t value,
+                                      unsigned flags);
+
 #pragma GCC visibility pop
 }  // extern "C"

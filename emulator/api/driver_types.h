@@ -499,6 +499,15 @@ struct CUDA_KERNEL_NODE_PARAMS {
   CUkernel kern;
   CUcontext ctx;
 };
+// As before 12.0.
+struct CUDA_KERNEL_NODE_PARAMS_v1 {
+  CUfunction func;
+  unsigned gridDimX, gridDimY, gridDimZ;
+  unsigned blockDimX, blockDimY, blockDimZ;
+  unsigned sharedMemBytes;
+  void** kernelParams;
+  void** extra;
+};
 struct CUDA_MEMSET_NODE_PARAMS {
   CUdeviceptr dst;
   std::size_t pitch;

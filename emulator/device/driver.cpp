@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "emulator/api/capture.h"
 #include "emulator/device/module.h"
 #include "emulator/memory/guarded_copy.h"
 
@@ -71,6 +72,7 @@ void end_context(Driver& driver, const std::shared_ptr<Context>& context) {
     std::lock_guard lock(driver.engine.mutex());
     streams.swap(context->streams);
   }
+  for (const auto& stream : streams) invalidate_capture(driver, *stream);
   for (const auto& stream : streams)
     if (stream->handle != 0) handles().remove(stream->handle, ObjectKind::stream);
   std::set<std::uint64_t> modules, events;
@@ -80,6 +82,9 @@ void end_context(Driver& driver, const std::shared_ptr<Context>& context) {
     events.swap(context->events);
     context->per_thread.clear();
   }
+  for (std::uint32_t peer = 0; peer < driver.settings.devices; ++peer)
+    if ((context->peers >> peer & 1) != 0)
+      driver.memory.set_reach(nullptr, peer, context->device, false);
   for (const std::uint64_t handle : events) handles().remove(handle, ObjectKind::event);
   for (const std::uint64_t handle : modules) {
     const auto module =

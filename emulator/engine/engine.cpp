@@ -113,6 +113,7 @@ void Engine::submit(Stream& stream, const OperationPointer& operation,
 
 OperationPointer Engine::submit_graph(Stream& stream, std::span<const OperationPointer> operations,
                                       std::span<const std::vector<std::uint32_t>> before,
+                                      std::span<const OperationPointer> waited,
                                       std::span<const OperationPointer> also) {
   Lock lock(mutex_);
   std::vector<OperationPointer> first(also.begin(), also.end());
@@ -125,7 +126,9 @@ OperationPointer Engine::submit_graph(Stream& stream, std::span<const OperationP
       dependencies.push_back(operations[index]);
       followed[index] = true;
     }
-    enqueue_locked(operations[i], before[i].empty() ? first : dependencies);
+    if (before[i].empty()) dependencies = first;
+    dependencies.push_back(waited[i]);
+    enqueue_locked(operations[i], dependencies);
   }
   for (std::size_t i = 0; i < operations.size(); ++i)
     if (!followed[i]) last.push_back(operations[i]);

@@ -42,10 +42,11 @@ class Engine {
               std::span<const OperationPointer> also = {});
 
   /// Puts a set of operations at the end of a stream: `operations[i]` after those that
-  /// `before[i]` lists, which have lower numbers, the first ones after the stream's end; what
-  /// is submitted later comes after all of them and after `also`. Returns the last of them.
+  /// `before[i]` lists, which have lower numbers, and after `waited[i]` where that is not null; the
+  /// first ones after the stream's end and `also`. Returns an operation that ends after all.
   OperationPointer submit_graph(Stream& stream, std::span<const OperationPointer> operations,
                                 std::span<const std::vector<std::uint32_t>> before,
+                                std::span<const OperationPointer> waited,
                                 std::span<const OperationPointer> also);
 
   /// Makes later work of the stream come after an operation.

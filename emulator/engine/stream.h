@@ -27,7 +27,8 @@ struct Stream : Object {
   unsigned flags = 0;
   std::uint64_t id = 0;
   OperationPointer tail;             // the last operation; may be done already
-  std::shared_ptr<Capture> capture;  // set while work is recorded instead of done
+  std::shared_ptr<Capture> capture;  // set while work is recorded instead of done;
+                                     // under the lock of captures
 };
 
 /// A point of a stream. Changed under the engine's lock.
@@ -38,7 +39,7 @@ struct Event : Object {
   std::weak_ptr<Context> context;
   unsigned flags = 0;
   OperationPointer recorded;  // null: never
-  // Set instead while the stream that it was recorded in is captured.
+  // Set instead while the stream that it was recorded in is captured; under the captures' lock.
   std::shared_ptr<Capture> capture;
   std::vector<std::weak_ptr<GraphNode>> captured;
 };
