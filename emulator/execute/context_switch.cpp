@@ -89,7 +89,9 @@ kiln_start_stack:
 
 void* prepare_stack(void* top, void (*function)(void*, void*), void* a, void* b) {
   auto* slot = static_cast<std::uintptr_t*>(top);
-  *--slot = 0;  // so that the stack is aligned where the function begins
+  // Two, so that the stack is aligned where the function begins.
+  *--slot = 0;
+  *--slot = 0;
   *--slot = reinterpret_cast<std::uintptr_t>(&kiln_start_stack);
   *--slot = 0;                                           // rbp
   *--slot = 0;                                           // rbx

@@ -90,6 +90,7 @@ void start_threads(FiberArena& arena, const RunningBlock& prototype,
     block.guards_last = reinterpret_cast<std::uintptr_t>(arena.stacks.end());
   }
   for (Barrier& barrier : block.barriers) barrier = {};
+  block.cluster = {};
   const std::uint32_t count = block.threads[0] * block.threads[1] * block.threads[2];
   block.live = count;
   block.warps = arena.warps.data();

@@ -50,6 +50,7 @@ struct RunningBlock : BlockState {
   std::uint32_t spins = 0;
   std::uint32_t warp_turns = 0;
   Barrier barriers[kNumBarriers];
+  Barrier cluster;  // of barrier.cluster, whose cluster is this block
   Warp* warps = nullptr;
   const Launch* launch = nullptr;
   const char* kernel_name = "";

@@ -37,6 +37,19 @@ void kiln_warp_barrier(ThreadState* thread, std::uint32_t mask, std::uint32_t li
 std::uint32_t kiln_active_mask(ThreadState* thread, std::uint32_t line);
 std::uint64_t kiln_elect(ThreadState* thread, std::uint32_t mask, std::uint32_t line);
 void kiln_matrix(ThreadState* thread, std::uint32_t operation, void* data, std::uint32_t line);
+/// Moves a lane's part of a matrix ('a' to 'd') between memory and registers, as wmma lays it out.
+void kiln_wmma_access(ThreadState* thread, std::uint32_t which, std::uint32_t shape,
+                      std::uint32_t type, std::uint32_t column_major, std::uint64_t stride,
+                      std::byte* memory, std::uint32_t* registers, std::uint32_t store);
+
+// Barriers in shared memory (mbarrier), and copies that complete at once.
+std::uint64_t kiln_mbarrier(BlockState* block, std::uint32_t operation, std::uint64_t address,
+                            std::uint32_t count, std::uint32_t bytes);
+std::uint32_t kiln_mbarrier_wait(ThreadState* thread, std::uint64_t address, std::uint64_t state,
+                                 std::uint32_t by_parity, std::uint32_t line);
+void kiln_bulk_copy(BlockState* block, std::uint64_t to, std::uint64_t from, std::uint32_t bytes);
+void kiln_cluster_arrive(ThreadState* thread, std::uint32_t line);
+void kiln_cluster_wait(ThreadState* thread, std::uint32_t line);
 
 // Numbers
 float kiln_directed_f32(std::uint32_t operation, std::uint32_t mode, float a, float b, float c);

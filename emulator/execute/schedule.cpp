@@ -51,10 +51,12 @@ void end_thread(RunningBlock* block, ThreadState* thread) {
   ++block->progress;
   // Barriers of all threads wait for one less.
   --block->live;
-  for (Barrier& barrier : block->barriers) {
-    if (barrier.arrived == 0 || barrier.expected != 0 || barrier.arrived < block->live) continue;
-    complete_barrier(block, barrier);
-  }
+  const auto look_at = [block](Barrier& barrier) {
+    if (barrier.arrived != 0 && barrier.expected == 0 && barrier.arrived >= block->live)
+      complete_barrier(block, barrier);
+  };
+  for (Barrier& barrier : block->barriers) look_at(barrier);
+  look_at(block->cluster);
   if (block->live == 0) {
     block->current = nullptr;
     kiln_abandon_stack(block->main_stack);

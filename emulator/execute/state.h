@@ -45,7 +45,7 @@ struct ThreadState {
   // Why it waits, for reports.
   const char* wait = nullptr;
   std::uint32_t line = 0;
-  std::uint32_t asynchronous = 0;  // copies of cp.async that no group has yet
+  std::uint32_t cluster_generation = 0;  // of the last barrier.cluster.arrive
 };
 
 /// Code of a kernel. One of them is set.

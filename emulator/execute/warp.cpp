@@ -1,6 +1,7 @@
 #include <bit>
 #include <utility>
 
+#include "emulator/execute/matrix.h"
 #include "emulator/execute/running_block.h"
 #include "emulator/execute/runtime_functions.h"
 
@@ -25,7 +26,7 @@ struct Request {
 };
 
 std::uint32_t code_of(const Request& request) {
-  return static_cast<std::uint32_t>(request.operation) << 16 | request.mode;
+  return static_cast<std::uint32_t>(request.operation) << 24 | request.mode;
 }
 
 template <typename Visit>
@@ -145,7 +146,7 @@ void perform(RunningBlock* block, Warp& warp, const Request& request, std::uint3
     case Operation::matrix: {
       void* data[kWarp];
       for (std::uint32_t lane = 0; lane < kWarp; ++lane) data[lane] = warp.lanes[lane].data;
-      (void)data;
+      matrix_operation(block, request.mode, data, mask);
       break;
     }
   }

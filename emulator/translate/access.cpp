@@ -15,7 +15,16 @@ llvm::Value* FunctionTranslator::block_field(std::size_t offset, llvm::Type* typ
   auto* load = b_.CreateLoad(type, slot);
   // Nothing changes the state of a block while its code runs.
   load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(module_.context(), {}));
+  // A loop counts as parallel only when every access in it says so.
+  mark_independent(load);
   return load;
+}
+
+// What may always be read can be read before a condition, and so be lifted out of loops.
+void FunctionTranslator::set_readable(llvm::LoadInst* pointer, std::uint64_t bytes) {
+  auto& context = module_.context();
+  auto* size = llvm::ConstantAsMetadata::get(b_.getInt64(bytes));
+  pointer->setMetadata(llvm::LLVMContext::MD_dereferenceable, llvm::MDNode::get(context, size));
 }
 
 llvm::Value* FunctionTranslator::pointer(Value* address) {
@@ -76,7 +85,8 @@ void FunctionTranslator::check_aligned(Value* address, unsigned bytes) {
   // A branch would keep LLVM from vectorising the loop over threads; the rest is noted instead and
   // looked at when the threads have run. Mostly it is a constant or the same for all threads.
   Value* slot = hidden(kMisaligned);
-  b_.CreateStore(b_.CreateOr(b_.CreateLoad(b_.getInt64Ty(), slot), rest), slot);
+  rest = b_.CreateTrunc(rest, b_.getInt32Ty());
+  b_.CreateStore(b_.CreateOr(b_.CreateLoad(b_.getInt32Ty(), slot), rest), slot);
 }
 
 void FunctionTranslator::mark_independent(llvm::Instruction* access) {

@@ -20,13 +20,6 @@ bool has(const Instruction& instruction, std::string_view modifier) {
          instruction.modifiers.end();
 }
 
-bool always_waits(const Instruction& instruction, bool entry) {
-  static const std::unordered_set<std::string_view> kOpcodes = {
-      "bar",   "barrier",  "shfl",     "vote",      "match", "redux", "activemask",
-      "elect", "ldmatrix", "stmatrix", "movmatrix", "mma",   "wmma"};
-  return kOpcodes.contains(instruction.opcode) || (instruction.opcode == "exit" && !entry);
-}
-
 bool polls(const Instruction& instruction) {
   const std::string_view opcode = instruction.opcode;
   if (opcode == "ld")
@@ -34,6 +27,14 @@ bool polls(const Instruction& instruction) {
            has(instruction, ".acquire");
   if (opcode == "mbarrier") return has(instruction, ".test_wait") || has(instruction, ".try_wait");
   return opcode == "nanosleep" || opcode == "atom" || opcode == "multimem";
+}
+
+bool always_waits(const Instruction& instruction, bool entry) {
+  static const std::unordered_set<std::string_view> kOpcodes = {
+      "bar",   "barrier",  "shfl",     "vote",      "match", "redux", "activemask",
+      "elect", "ldmatrix", "stmatrix", "movmatrix", "mma",   "wmma"};
+  if (instruction.opcode == "mbarrier" && polls(instruction)) return true;
+  return kOpcodes.contains(instruction.opcode) || (instruction.opcode == "exit" && !entry);
 }
 
 // For each statement, whether it lies in a loop: between a label and a later jump to it.

@@ -17,6 +17,8 @@ Translate find_form(std::string_view opcode) {
     forms::add_control(forms);
     forms::add_barrier(forms);
     forms::add_warp(forms);
+    forms::add_async(forms);
+    forms::add_matrix(forms);
     return forms;
   }();
   const auto found = table.find(opcode);

@@ -106,7 +106,9 @@ void FunctionTranslator::translate_instruction(const Instruction& instruction) {
 void FunctionTranslator::declare_parameters() {
   const ptx::Function& syntax = *facts().syntax;
   if (syntax.is_entry) {
-    Value* bytes = block_field(offsetof(BlockState, parameters), b_.getPtrTy());
+    auto* bytes =
+        llvm::cast<llvm::LoadInst>(block_field(offsetof(BlockState, parameters), b_.getPtrTy()));
+    set_readable(bytes, std::max<std::uint64_t>(module_.parameter_bytes(syntax), 1));
     std::uint64_t offset = 0;
     for (const ptx::Declaration& parameter : syntax.parameters) {
       offset = (offset + parameter.alignment - 1) / parameter.alignment * parameter.alignment;

@@ -117,6 +117,8 @@ class FunctionTranslator {
   // State of the launch
   Value* hidden(HiddenArgument index) { return code_->getArg(index); }
   Value* block_field(std::size_t offset, llvm::Type* type);
+  /// Says that `bytes` behind a pointer of the launch can be read.
+  void set_readable(llvm::LoadInst* pointer, std::uint64_t bytes);
   Value* special_register(std::string_view name);  // null when there is none of that name
   Value* linear_thread();
   Value* lane();

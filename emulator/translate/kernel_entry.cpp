@@ -57,7 +57,7 @@ class Entry {
                       Value* (&cta)[3], std::array<Value*, 3> tid) {
     llvm::BasicBlock* bad = block("misaligned");
     llvm::BasicBlock* good = block("aligned");
-    Value* noted = b.CreateLoad(b.getInt64Ty(), slot);
+    Value* noted = b.CreateZExt(b.CreateLoad(b.getInt32Ty(), slot), b.getInt64Ty());
     llvm::MDBuilder metadata(b.getContext());
     b.CreateCondBr(b.CreateIsNotNull(noted), bad, good, metadata.createBranchWeights(1, 1 << 20));
     b.SetInsertPoint(bad);
@@ -83,11 +83,13 @@ void ModuleTranslator::emit_range(std::uint32_t function, std::uint32_t kernel) 
       llvm::FunctionType::get(llvm::Type::getVoidTy(*context_), {pointer, wide, wide}, false),
       llvm::Function::ExternalLinkage, range_symbol(kernel), *module_);
   code->setDoesNotThrow();
+  code->addDereferenceableParamAttr(0, sizeof(BlockState));
+  code->addParamAttr(0, llvm::Attribute::getWithAlignment(*context_, llvm::Align(8)));
   Entry entry(*context_, code);
   auto& b = entry.b;
   Value* state = code->getArg(0);
-  Value* misaligned = b.CreateAlloca(wide);
-  b.CreateStore(b.getInt64(0), misaligned);
+  Value* misaligned = b.CreateAlloca(b.getInt32Ty());
+  b.CreateStore(b.getInt32(0), misaligned);
   Value *threads[3], *blocks[2];
   for (int axis = 0; axis < 3; ++axis)
     threads[axis] = entry.field(state, offsetof(BlockState, threads) + 4 * axis, b.getInt32Ty());
@@ -129,11 +131,13 @@ void ModuleTranslator::emit_thread(std::uint32_t function, std::uint32_t kernel)
       llvm::FunctionType::get(llvm::Type::getVoidTy(*context_), {pointer, pointer}, false),
       llvm::Function::ExternalLinkage, thread_symbol(kernel), *module_);
   code->setDoesNotThrow();
+  code->addDereferenceableParamAttr(0, sizeof(BlockState));
+  code->addParamAttr(0, llvm::Attribute::getWithAlignment(*context_, llvm::Align(8)));
   Entry entry(*context_, code);
   auto& b = entry.b;
   Value *state = code->getArg(0), *thread = code->getArg(1);
-  Value* misaligned = b.CreateAlloca(b.getInt64Ty());
-  b.CreateStore(b.getInt64(0), misaligned);
+  Value* misaligned = b.CreateAlloca(b.getInt32Ty());
+  b.CreateStore(b.getInt32(0), misaligned);
   Value *tid[3], *cta[3];
   for (int axis = 0; axis < 3; ++axis) {
     tid[axis] = entry.field(thread, offsetof(ThreadState, index) + 4 * axis, b.getInt32Ty());

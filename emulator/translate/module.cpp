@@ -201,7 +201,16 @@ void ModuleTranslator::declare_functions() {
     for (unsigned i = kNumHidden; i < facts.code->arg_size(); ++i)
       facts.code->addParamAttr(i, llvm::Attribute::NoAlias);
     facts.code->addParamAttr(kMisaligned, llvm::Attribute::NoAlias);
+    facts.code->addDereferenceableParamAttr(kBlock, sizeof(BlockState));
+    facts.code->addParamAttr(kBlock, llvm::Attribute::getWithAlignment(*context_, llvm::Align(8)));
   }
+}
+
+std::uint64_t ModuleTranslator::parameter_bytes(const ptx::Function& kernel) {
+  std::uint64_t offset = 0;
+  for (const ptx::Declaration& parameter : kernel.parameters)
+    offset = round_up(offset, parameter.alignment) + parameter.bytes();
+  return offset;
 }
 
 void ModuleTranslator::add_kernel(std::uint32_t function, Translation& result) {

@@ -71,6 +71,8 @@ class ModuleTranslator {
   const std::uint32_t* find_function(std::string_view name) const;
   FunctionFacts& facts(std::uint32_t function) { return facts_[function]; }
   std::size_t num_functions() const { return facts_.size(); }
+  std::size_t num_variables() const { return variables_.size(); }
+  static std::uint64_t parameter_bytes(const ptx::Function& kernel);
   /// The number that stands for the address of a function.
   static std::uint64_t function_address(std::uint32_t function) {
     return kFirstFunctionAddress + 16 * std::uint64_t{function};

@@ -145,7 +145,9 @@ llvm::Value* FunctionTranslator::symbol_address(std::string_view name, Type type
   } else if (const auto* module_shared = module_.find_shared(name)) {
     shared(module_shared->offset, module_shared->dynamic);
   } else if (const std::uint32_t* variable = module_.find_variable(name)) {
-    Value* addresses = block_field(offsetof(BlockState, variables), b_.getPtrTy());
+    auto* addresses =
+        llvm::cast<llvm::LoadInst>(block_field(offsetof(BlockState, variables), b_.getPtrTy()));
+    set_readable(addresses, 8 * module_.num_variables());
     Value* slot = b_.CreateConstGEP1_64(b_.getInt64Ty(), addresses, *variable);
     auto* load = b_.CreateLoad(b_.getInt64Ty(), slot);
     load->setMetadata(llvm::LLVMContext::MD_invariant_load,
