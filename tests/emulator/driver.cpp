@@ -126,11 +126,23 @@ void check(Result result, std::string_view what) {
                                 name + "): " + text + ".");
 }
 
+namespace {
+
+struct PrimaryContexts {
+  std::mutex mutex;
+  std::map<int, Context> of_device;
+};
+
+PrimaryContexts& primary_contexts() {
+  static PrimaryContexts contexts;
+  return contexts;
+}
+
+}  // namespace
+
 Context use_device(int number) {
-  static std::mutex mutex;
-  static std::map<int, Context> contexts;
-  std::lock_guard lock(mutex);
-  Context& context = contexts[number];
+  std::lock_guard lock(primary_contexts().mutex);
+  Context& context = primary_contexts().of_device[number];
   if (!context) {
     DeviceNumber device = 0;
     check(driver().device_get(&device, number), "Getting device " + std::to_string(number));
@@ -138,6 +150,12 @@ Context use_device(int number) {
   }
   check(driver().set_current(context), "Making a context current");
   return context;
+}
+
+void reset_device(int number) {
+  std::lock_guard lock(primary_contexts().mutex);
+  check(driver().primary_reset(number), "Resetting a device");
+  primary_contexts().of_device.erase(number);
 }
 
 std::string kernel_text(std::string_view name) {

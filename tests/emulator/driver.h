@@ -150,6 +150,9 @@ void check(Result result, std::string_view what);
 /// Makes the primary context of device `number` current in this thread (kept for the process).
 Context use_device(int number);
 
+/// Destroys the primary context of a device with all that it holds, as after a fault.
+void reset_device(int number);
+
 /// The file tests/emulator/kernels/`name`.
 std::string kernel_text(std::string_view name);
 

@@ -43,7 +43,7 @@ void expect_fault(Result expected, const std::function<void(const Module&, Addre
     EXPECT_EQ(fine.get(), (std::vector<int>{1, 2, 3}));
     use_device(kDevice);
   }
-  check(driver().primary_reset(kDevice), "Resetting a device");
+  reset_device(kDevice);
   use_device(kDevice);
   const Array<int> after(std::vector<int>{4, 5});
   EXPECT_EQ(after.get(), (std::vector<int>{4, 5}));
@@ -84,7 +84,7 @@ TEST(Faults, Trap) {
   const Result result =
       result_of([&] { launch(module.function("trap_at"), {{1}, {8}}, memory, 3); });
   EXPECT_TRUE(result == 719 || result == kIllegalInstruction) << result;
-  check(driver().primary_reset(kDevice), "Resetting a device");
+  reset_device(kDevice);
 }
 
 TEST(Faults, AssertionThatHolds) {

@@ -130,7 +130,8 @@ TEST_F(Math, Logarithms) {
 TEST_F(Math, Powers) {
   both("power", Binary(std::pow), 0, 20, 4, 2);
   both("power", Binary(std::pow), -5, 5, 4, 2);
-  both("root", Unary(std::sqrt), 0, 1000, 0, 0);
+  // Exact, but the reference is rounded twice: to long double, then to double.
+  both("root", Unary(std::sqrt), 0, 1000, 0, 1);
   both("cube_root", Unary(std::cbrt), -1000, 1000, 1, 1);
   both("reciprocal_root", [](Real x) { return 1 / std::sqrt(x); }, 0, 1000, 2, 1);
   both("hypotenuse", Binary(std::hypot), -1000, 1000, 3, 2);
@@ -149,7 +150,7 @@ TEST_F(Math, Rounding) {
   both("round_away", Unary(std::round), -100, 100, 0, 0);
   both("ceiling", Unary(std::ceil), -100, 100, 0, 0);
   both("remainder_of", Binary(std::fmod), -100, 100, 0, 0);
-  both("division", [](Real a, Real b) { return a / b; }, -100, 100, 0, 0);
+  both("division", [](Real a, Real b) { return a / b; }, -100, 100, 0, 1);
 }
 
 }  // namespace

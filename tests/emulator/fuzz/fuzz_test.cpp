@@ -72,7 +72,7 @@ void run_module(ModuleHandle module, const std::string& text, Address memory, Pr
     const Result result = launched ? launched : driver().synchronize_context();
     ++(result ? progress.faulted : progress.ended);
     if (launched == 0 && result != 0) {
-      driver().primary_reset(0);
+      reset_device(0);
       use_device(0);
       return;
     }
