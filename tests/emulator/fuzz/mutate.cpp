@@ -167,6 +167,47 @@ void change_token(std::string& line, Random& random) {
   line = joined(tokens);
 }
 
+bool is_register(const std::string& token) {
+  return token.size() > 2 && token[0] == '%' &&
+         std::isdigit(static_cast<unsigned char>(token.back()));
+}
+
+/// Changes that often leave a valid text: another register or number of the module, another type or
+/// condition.
+void change_meaning(std::string& line, const std::vector<std::string>& lines, Random& random) {
+  static const std::string kSwaps[][2] = {{".u32", ".s32"},         {".s32", ".u32"},
+                                          {".lt", ".ge"},           {".eq", ".ne"},
+                                          {".ne", ".lt"},           {".gt", ".le"},
+                                          {".f32", ".f64"},         {".b32", ".b64"},
+                                          {".lo", ".hi"},           {".global", ""},
+                                          {".shared", ""},          {".to.global", ".to.shared"},
+                                          {".b64", ".v2.b32"},      {".rn", ".rz"},
+                                          {"add", "sub"},           {"mul", "div"},
+                                          {"shl", "shr"},           {"ld.", "atom.add."},
+                                          {"bra.uni", "bra"},       {"@%p", "@!%p"},
+                                          {".down", ".up"},         {"bar.sync", "bar.arrive"},
+                                          {".relaxed", ".acquire"}, {"ret", "trap"}};
+  if (random() % 2) {
+    const auto& [from, to] = kSwaps[below(random, std::size(kSwaps))];
+    const std::size_t at = line.find(from);
+    if (at != std::string::npos) {
+      line.replace(at, from.size(), to);
+      return;
+    }
+  }
+  auto tokens = tokens_of(line);
+  const auto others = tokens_of(lines[below(random, lines.size())]);
+  if (tokens.empty() || others.empty()) return;
+  std::string& token = tokens[below(random, tokens.size())];
+  const std::string& other = others[below(random, others.size())];
+  if (is_register(token) && is_register(other) && token.substr(0, 3) == other.substr(0, 3)) {
+    token = other;
+  } else if (std::isdigit(static_cast<unsigned char>(token[0]))) {
+    token = odd_number(random);
+  }
+  line = joined(tokens);
+}
+
 void change_byte(std::string& text, Random& random) {
   if (text.empty()) return;
   const std::size_t at = below(random, text.size());
@@ -217,9 +258,13 @@ std::vector<std::string> small_modules(const std::vector<std::string>& texts, st
 
 std::string mutated(const std::vector<std::string>& modules, Random& random) {
   auto lines = lines_of(modules[below(random, modules.size())]);
-  const std::size_t changes = 1 + below(random, 6);
+  const std::size_t changes = 1 + below(random, 4);
   for (std::size_t change = 0; change < changes && !lines.empty(); ++change) {
     const std::size_t at = below(random, lines.size());
+    if (random() % 2) {
+      change_meaning(lines[at], lines, random);
+      continue;
+    }
     switch (random() % 10) {
       case 0:
         lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(at));
