@@ -30,7 +30,7 @@
 #include <type_traits>
 
 #include "emulator/engine/perform.h"
-#include "emulator/memory/guarded_copy.h"
+#include "emulator/memory/memory.h"
 #include "kiln/support/format.h"
 #include "kiln/support/pause.h"
 
@@ -462,25 +462,41 @@ void Engine::pause_stalled(Lock& lock) {
   lock.lock();
 }
 
-// A deadlock: for the whole time-out the program waited, nothing ended or began, and all blocks
-// waited at the same places for the same values.
+// A deadlock: for the whole time-out the program waited, nothing ended or began, all blocks waited
+// at the same places, and in the second half of it no byte of memory changed. The last condition is
+// what tells kernels apart that pass the same place again and again.
 void Engine::watch(Lock& lock) {
   const std::int64_t now = now_ns();
   const auto limit = static_cast<std::int64_t>(options_.timeout * 1e9);
-  if (waiting_ == 0 || num_ready_ != 0) {
+  const std::int64_t idle = now - last_progress_;
+  if (waiting_ == 0 || num_ready_ != 0 || idle < limit / 4) {
     last_look_ = 0;
+    contents_.reset();
     return;
   }
-  if (now - last_progress_ < limit / 4 || now - last_look_ < limit / 16) return;
+  if (now - last_look_ < limit / 16) return;
   const std::size_t fingerprint = stalled_fingerprint();
-  if (fingerprint == 0 || (last_look_ != 0 && fingerprint != fingerprint_)) {
-    last_progress_ = now;
-    last_look_ = 0;
-    return;
-  }
+  const bool same = fingerprint != 0 && (last_look_ == 0 || fingerprint == fingerprint_);
   fingerprint_ = fingerprint;
   last_look_ = now;
-  if (now - last_progress_ >= limit) report_deadlock(lock);
+  if (!same) {
+    last_progress_ = now;
+    return;
+  }
+  if (idle < limit / 2 || (contents_ && idle < limit)) return;
+  const std::int64_t progress = last_progress_;
+  lock.unlock();
+  const std::uint64_t contents = process_memory()->contents();
+  lock.lock();
+  if (progress != last_progress_) return;
+  if (contents_ && *contents_ != contents) {
+    last_progress_ = now_ns();
+    contents_.reset();
+  } else if (contents_) {
+    report_deadlock(lock);
+  } else {
+    contents_ = contents;
+  }
 }
 
 std::size_t Engine::stalled_fingerprint() const {
@@ -522,7 +538,7 @@ void Engine::report_deadlock(Lock& lock) {
   }
   if (count > kListed) report += format("  and {} more\n", count - kListed);
   last_progress_ = now_ns();
-  last_look_ = 0;
+  contents_.reset();
   lock.unlock();
   std::fputs(report.c_str(), stderr);
   lock.lock();

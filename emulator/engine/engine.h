@@ -115,6 +115,7 @@ class Engine {
   std::int64_t last_progress_ = 0;
   std::int64_t last_look_ = 0;
   std::size_t fingerprint_ = 0;
+  std::optional<std::uint64_t> contents_;  // of all memory, half of the time-out ago
 };
 
 }  // namespace kiln::emulator

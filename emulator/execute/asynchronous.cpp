@@ -94,7 +94,7 @@ std::uint32_t kiln_mbarrier_wait(ThreadState* thread, std::uint64_t address, std
   thread->wait = "an mbarrier";
   thread->line = line;
   switch_thread(running(thread->block), thread);
-  thread->wait = nullptr;
+  thread->line = 0;
   return Phase::read(word).parity != waited;
 }
 
@@ -120,7 +120,7 @@ void kiln_cluster_wait(ThreadState* thread, std::uint32_t line) {
   thread->wait = "a barrier of its cluster";
   thread->line = line;
   while (block->cluster.generation == thread->cluster_generation) switch_thread(block, thread);
-  thread->wait = nullptr;
+  thread->line = 0;
 }
 }
 

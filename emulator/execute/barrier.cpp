@@ -31,11 +31,11 @@ bool arrive(RunningBlock* block, Barrier& barrier, std::uint32_t count) {
 
 void wait(RunningBlock* block, ThreadState* thread, Barrier& barrier, std::uint32_t generation,
           std::uint32_t line) {
-  thread->wait = "a barrier";
+  thread->wait = nullptr;
   thread->line = line;
   do switch_thread(block, thread);
   while (barrier.generation == generation);
-  thread->wait = nullptr;
+  thread->line = 0;
 }
 
 }  // namespace
@@ -50,6 +50,12 @@ void complete_barrier(RunningBlock* block, Barrier& barrier) {
 }
 
 extern "C" {
+
+void kiln_barrier_complete(BlockState* block, std::uint32_t id) {
+  complete_barrier(running(block), block->barriers[id]);
+}
+
+void kiln_turn(ThreadState* thread) { switch_thread(running(thread->block), thread); }
 
 void kiln_barrier(ThreadState* thread, std::uint32_t id, std::uint32_t count, std::uint32_t line) {
   RunningBlock* block = running(thread->block);
@@ -86,7 +92,7 @@ void kiln_spin(ThreadState* thread, std::uint32_t line) {
   thread->wait = "memory to change";
   thread->line = line;
   switch_thread(block, thread);
-  thread->wait = nullptr;
+  thread->line = 0;
 }
 
 void kiln_exit(ThreadState* thread) { end_thread(running(thread->block), thread); }

@@ -5,8 +5,9 @@
 namespace kiln::emulator {
 
 extern "C" void kiln_start_stack();
+extern "C" void kiln_resume_function();
 
-// The order of the registers is the same everywhere, so that each can resume what another saved.
+// What is saved ends with the address where the stack goes on; generated code switches likewise.
 asm(R"(
   .text
   .p2align 4
@@ -20,8 +21,19 @@ kiln_switch_stack:
   pushq %r13
   pushq %r14
   pushq %r15
+  leaq kiln_resume_function(%rip), %rax
+  pushq %rax
   movq %rsp, (%rdi)
   movq %rsi, %rsp
+  popq %rax
+  jmpq *%rax
+  .size kiln_switch_stack, .-kiln_switch_stack
+
+  .p2align 4
+  .globl kiln_resume_function
+  .hidden kiln_resume_function
+  .type kiln_resume_function, @function
+kiln_resume_function:
   popq %r15
   popq %r14
   popq %r13
@@ -29,7 +41,7 @@ kiln_switch_stack:
   popq %rbx
   popq %rbp
   ret
-  .size kiln_switch_stack, .-kiln_switch_stack
+  .size kiln_resume_function, .-kiln_resume_function
 
   .p2align 4
   .globl kiln_abandon_stack
@@ -37,13 +49,8 @@ kiln_switch_stack:
   .type kiln_abandon_stack, @function
 kiln_abandon_stack:
   movq %rdi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
+  popq %rax
+  jmpq *%rax
   .size kiln_abandon_stack, .-kiln_abandon_stack
 
   .p2align 4
@@ -57,6 +64,8 @@ kiln_call_on_stack:
   pushq %r13
   pushq %r14
   pushq %r15
+  leaq kiln_resume_function(%rip), %rax
+  pushq %rax
   movq %rsp, (%rdi)
   movq %rsp, %rbx
   movq %rsi, %rsp
@@ -65,14 +74,8 @@ kiln_call_on_stack:
   movq %r8, %rsi
   movq %r9, %rdx
   callq *%rax
-  movq %rbx, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
+  leaq 8(%rbx), %rsp
+  jmp kiln_resume_function
   .size kiln_call_on_stack, .-kiln_call_on_stack
 
   .p2align 4
@@ -99,6 +102,7 @@ void* prepare_stack(void* top, void (*function)(void*, void*), void* a, void* b)
   *--slot = reinterpret_cast<std::uintptr_t>(b);         // r13
   *--slot = reinterpret_cast<std::uintptr_t>(function);  // r14
   *--slot = 0;                                           // r15
+  *--slot = reinterpret_cast<std::uintptr_t>(&kiln_resume_function);
   return slot;
 }
 

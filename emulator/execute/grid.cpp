@@ -3,6 +3,7 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 #include "emulator/execute/fiber_block.h"
@@ -20,6 +21,7 @@ constexpr std::size_t kRuntimeStack = 16 << 10;
 constexpr std::size_t kDeepStack = 128 << 10;
 constexpr std::uint64_t kWarmBlocks = 64;  // run between two looks at whether to stop
 constexpr std::uint64_t kMaxResident = 4096;
+constexpr std::uint64_t kWorkspaceBytes = 64;
 
 std::atomic<std::uint64_t> g_next_grid{1};
 
@@ -109,6 +111,12 @@ class LaunchedGrid final : public Grid {
     prototype_.local_bytes = kernel_.local_bytes;
     prototype_.scratch_first = launch_.view->scratch_first;
     prototype_.scratch_bytes = launch_.view->scratch_last - launch_.view->scratch_first;
+    if (!launch_.cooperative) return;
+    // The words of the barrier that cooperative groups hold for a grid: a size, then the barrier.
+    workspace_ = ScratchMemory(*launch_.view, kWorkspaceBytes);
+    if (workspace_.empty()) return;
+    std::memset(launch_.view->base + workspace_.address(), 0, kWorkspaceBytes);
+    prototype_.workspace = workspace_.address();
   }
 
   std::uint64_t num_blocks() const override { return launch_.grid.count(); }
@@ -253,6 +261,7 @@ class LaunchedGrid final : public Grid {
   const KernelTraits& traits_;
   KernelCode entry_;
   RunningBlock prototype_;
+  ScratchMemory workspace_;
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;
   std::optional<Fault> fault_;
@@ -285,10 +294,10 @@ std::string FiberBlock::waiting() const {
   std::uint32_t listed = 0;
   const ThreadState* thread = block.current;
   for (std::uint32_t i = 0; i < block.live; ++i, thread = thread->next) {
-    if (thread->wait == nullptr) return {};
+    if (thread->line == 0) return {};
     if (++listed > 8) continue;
     text += format("{} waits for {} at line {} of the PTX.\n", describe(&block, thread),
-                   thread->wait, thread->line);
+                   thread->wait == nullptr ? "a barrier" : thread->wait, thread->line);
   }
   if (listed > 8) text += format("So do {} more threads of this block.\n", listed - 8);
   return text;

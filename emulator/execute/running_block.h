@@ -9,19 +9,8 @@
 
 namespace kiln::emulator {
 
-constexpr std::uint32_t kNumBarriers = 16;
 constexpr std::uint32_t kWarp = 32;
 constexpr std::uint32_t kMaxThreads = 1024;
-
-/// A named barrier. Threads that wait look at `generation`.
-struct Barrier {
-  std::uint32_t arrived = 0;
-  std::uint32_t expected = 0;  // 0: all threads that have not ended
-  std::uint32_t generation = 0;
-  std::uint32_t count = 0;           // of true predicates so far, of bar.red
-  std::uint32_t result[2] = {0, 0};  // of the last generations: how many were true,
-  std::uint32_t total[2] = {0, 0};   // of how many
-};
 
 /// The 32 threads that exchange values. Each lane hands in its part and waits; who comes last
 /// computes the results of all. A lane can hand in again only after it took its result, so one slot
@@ -41,15 +30,12 @@ struct Warp {
 
 /// What the runtime keeps of a block, behind what generated code sees.
 struct RunningBlock : BlockState {
-  void* main_stack = nullptr;      // of who resumed the block
-  ThreadState* current = nullptr;  // the thread that runs, or goes on next
+  void* main_stack = nullptr;  // of who resumed the block
   ThreadState* threads_begin = nullptr;
-  std::uint32_t live = 0;           // threads that have not ended
   std::uint64_t progress = 0;       // grows whenever a thread got further
   std::uint64_t progress_seen = 0;  // at the last turn around the ring
   std::uint32_t spins = 0;
   std::uint32_t warp_turns = 0;
-  Barrier barriers[kNumBarriers];
   Barrier cluster;  // of barrier.cluster, whose cluster is this block
   Warp* warps = nullptr;
   const Launch* launch = nullptr;

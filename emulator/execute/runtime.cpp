@@ -57,6 +57,8 @@ std::span<const RuntimeSymbol> runtime_symbols() {
       KILN_SYMBOL(kiln_fault),
       KILN_SYMBOL(kiln_exit),
       KILN_SYMBOL(kiln_spin),
+      KILN_SYMBOL(kiln_barrier_complete),
+      KILN_SYMBOL(kiln_turn),
       KILN_SYMBOL(kiln_barrier),
       KILN_SYMBOL(kiln_barrier_arrive),
       KILN_SYMBOL(kiln_barrier_reduce),

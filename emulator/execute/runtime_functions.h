@@ -16,6 +16,11 @@ extern "C" {
 void kiln_exit(ThreadState* thread);
 void kiln_spin(ThreadState* thread, std::uint32_t line);
 
+// For the barrier of all threads that generated code holds inline: what completes it, and what a
+// thread does at the end of a turn around the ring.
+void kiln_barrier_complete(BlockState* block, std::uint32_t id);
+void kiln_turn(ThreadState* thread);
+
 // Barriers of a block; `count` 0 means all threads that have not ended.
 void kiln_barrier(ThreadState* thread, std::uint32_t id, std::uint32_t count, std::uint32_t line);
 void kiln_barrier_arrive(ThreadState* thread, std::uint32_t id, std::uint32_t count);

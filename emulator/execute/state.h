@@ -9,6 +9,20 @@
 
 namespace kiln::emulator {
 
+struct ThreadState;
+
+constexpr std::uint32_t kNumBarriers = 16;
+
+/// A named barrier. Threads that wait look at `generation`.
+struct Barrier {
+  std::uint32_t arrived = 0;
+  std::uint32_t expected = 0;  // 0: all threads that have not ended
+  std::uint32_t generation = 0;
+  std::uint32_t count = 0;           // of true predicates so far, of bar.red
+  std::uint32_t result[2] = {0, 0};  // of the last generations: how many were true,
+  std::uint32_t total[2] = {0, 0};   // of how many
+};
+
 /// What the threads of a block have in common.
 struct BlockState {
   std::byte* base = nullptr;                 // of the device's view
@@ -31,6 +45,11 @@ struct BlockState {
   std::uint64_t local_all = 0;
   std::uint64_t scratch_first = 0;
   std::uint64_t scratch_bytes = 0;
+  std::uint64_t workspace = 0;  // device address of the words of a grid's barrier, or 0
+  // Of blocks whose threads have stacks.
+  std::uint32_t live = 0;          // threads that have not ended
+  ThreadState* current = nullptr;  // the thread that runs, or goes on next
+  Barrier barriers[kNumBarriers];
 };
 
 /// A thread of a block that has a stack of its own.
@@ -43,8 +62,8 @@ struct ThreadState {
   std::uint32_t linear = 0;
   std::uint64_t local = 0;  // device address of its local memory
   // Why it waits, for reports.
-  const char* wait = nullptr;
-  std::uint32_t line = 0;
+  const char* wait = nullptr;            // null with a line: a barrier
+  std::uint32_t line = 0;                // of the instruction that waits, or 0
   std::uint32_t cluster_generation = 0;  // of the last barrier.cluster.arrive
 };
 

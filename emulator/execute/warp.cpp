@@ -192,7 +192,7 @@ std::uint64_t exchange(ThreadState* thread, const Request& request) {
     else
       switch_thread(block, thread);
   }
-  thread->wait = nullptr;
+  thread->line = 0;
   warp.released &= ~bit;
   return lane.result;
 }
@@ -268,7 +268,7 @@ std::uint32_t kiln_active_mask(ThreadState* thread, std::uint32_t line) {
     warp.released |= here;
     ++block->progress;
   }
-  thread->wait = nullptr;
+  thread->line = 0;
   warp.released &= ~bit;
   return static_cast<std::uint32_t>(lane.result);
 }

@@ -1,12 +1,14 @@
 #include "emulator/memory/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
 
+#include "emulator/memory/virtual_memory.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 
@@ -282,6 +284,40 @@ void Memory::clear(std::unique_ptr<Heap> heap) {
   for (auto it = regions_.begin(); it != regions_.end();)
     it = it->second.heap == heap.get() ? free_locked(it) : std::next(it);
   heap.reset();
+}
+
+namespace {
+
+// FNV-1a over words, over the parts of a file that have pages.
+void hash_file(int file, std::uint64_t& hash) {
+  std::vector<std::uint64_t> words(1 << 15);
+  for (off_t at = lseek(file, 0, SEEK_DATA); at >= 0; at = lseek(file, at, SEEK_DATA)) {
+    const off_t end = lseek(file, at, SEEK_HOLE);
+    while (at < end) {
+      const std::size_t wanted = std::min<std::size_t>(end - at, words.size() * 8);
+      const ssize_t bytes = pread(file, words.data(), wanted, at);
+      if (bytes <= 0) return;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / 8; ++i)
+        hash = (hash ^ words[i]) * 0x100000001B3;
+      at += bytes;
+    }
+  }
+}
+
+}  // namespace
+
+std::uint64_t Memory::contents() const {
+  std::shared_lock lock(mutex_);
+  std::uint64_t hash = 0xCBF29CE484222325;
+  for (const auto& file : files_) hash_file(file->descriptor(), hash);
+  for (const auto& [address, region] : regions_) {
+    if (region.kind == RegionKind::mapping) hash_file(region.physical->file->descriptor(), hash);
+    if (region.kind != RegionKind::registered) continue;
+    const auto* words = reinterpret_cast<const std::uint64_t*>((region.host + 7) & ~7ull);
+    for (std::uint64_t i = 0; i + 1 < region.bytes / 8; ++i)
+      hash = (hash ^ __atomic_load_n(words + i, __ATOMIC_RELAXED)) * 0x100000001B3;
+  }
+  return hash;
 }
 
 std::string Memory::describe(std::uint64_t address) const {

@@ -97,6 +97,10 @@ class Memory {
   /// Marks bytes as written by the host or a copy, for the check of uninitialised reads.
   void mark_written(std::uint64_t address, std::uint64_t bytes);
 
+  /// A hash of all bytes of device and pinned memory that were ever touched; takes as long as
+  /// reading them.
+  std::uint64_t contents() const;
+
   /// The text of describe_address.
   std::string describe(std::uint64_t address) const;
 

@@ -35,6 +35,7 @@ const Host& host() {
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser();
     Host found;
     std::string error;
     found.target =

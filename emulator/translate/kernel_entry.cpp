@@ -83,6 +83,7 @@ void ModuleTranslator::emit_range(std::uint32_t function, std::uint32_t kernel) 
       llvm::FunctionType::get(llvm::Type::getVoidTy(*context_), {pointer, wide, wide}, false),
       llvm::Function::ExternalLinkage, range_symbol(kernel), *module_);
   code->setDoesNotThrow();
+  code->addFnAttr(llvm::Attribute::NoRedZone);
   code->addDereferenceableParamAttr(0, sizeof(BlockState));
   code->addParamAttr(0, llvm::Attribute::getWithAlignment(*context_, llvm::Align(8)));
   Entry entry(*context_, code);
@@ -131,6 +132,7 @@ void ModuleTranslator::emit_thread(std::uint32_t function, std::uint32_t kernel)
       llvm::FunctionType::get(llvm::Type::getVoidTy(*context_), {pointer, pointer}, false),
       llvm::Function::ExternalLinkage, thread_symbol(kernel), *module_);
   code->setDoesNotThrow();
+  code->addFnAttr(llvm::Attribute::NoRedZone);
   code->addDereferenceableParamAttr(0, sizeof(BlockState));
   code->addParamAttr(0, llvm::Attribute::getWithAlignment(*context_, llvm::Align(8)));
   Entry entry(*context_, code);

@@ -263,12 +263,12 @@ void wmma_multiply(FunctionTranslator& f, Modifiers& modifiers) {
   const int shape = take_shape(modifiers);
   if (shape < 0) f.unsupported("this shape is not implemented");
   form.shape = static_cast<std::uint8_t>(shape);
-  if (modifiers.take_if(".rn")) {
-    // The rounding of f64, which is the only one that is implemented.
-  }
+  // The rounding of f64, which may stand before or behind the types.
+  modifiers.take_if(".rn");
   std::vector<int> types;
   for (int type = take_type(modifiers); type >= 0; type = take_type(modifiers))
     types.push_back(type);
+  modifiers.take_if(".rn");
   form.saturate = modifiers.take_if(".satfinite");
   f.finish(modifiers, 4);
   if (types.size() != 2 && types.size() != 4) f.unsupported("2 or 4 types are expected");

@@ -196,6 +196,10 @@ void ModuleTranslator::declare_functions() {
         // Never the name that the text has: LLVM takes "sinf" for the one of the C library.
         format("ptx.{}", facts.syntax->name), *module_);
     facts.code->setDoesNotThrow();
+    // Switches to other stacks push onto this one.
+    facts.code->addFnAttr(llvm::Attribute::NoRedZone);
+    // So that no frame can reach beyond the page that ends a stack.
+    if (facts.recursive) facts.code->addFnAttr("probe-stack", "inline-asm");
     if (facts.syntax->is_entry) facts.code->addFnAttr(llvm::Attribute::AlwaysInline);
     // Results and parameters are memory of the caller's frame that nothing else names.
     for (unsigned i = kNumHidden; i < facts.code->arg_size(); ++i)

@@ -44,6 +44,12 @@ llvm::Value* FunctionTranslator::special_register(std::string_view name) {
   if (name == "%smid") return field(offsetof(BlockState, multiprocessor));
   if (name == "%nsmid") return field(offsetof(BlockState, multiprocessors));
   if (name == "%gridid") return block_field(offsetof(BlockState, grid_id), b_.getInt64Ty());
+  // Cooperative groups find the words of their grid's barrier through these two.
+  if (name == "%envreg1" || name == "%envreg2") {
+    Value* address = block_field(offsetof(BlockState, workspace), b_.getInt64Ty());
+    return b_.CreateTrunc(name == "%envreg1" ? b_.CreateLShr(address, 32) : address,
+                          b_.getInt32Ty());
+  }
   if (name == "%cluster_ctarank") return b_.getInt32(0);
   if (name == "%cluster_nctarank") return b_.getInt32(1);
   if (name == "%is_explicit_cluster") return b_.getInt1(false);
