@@ -223,7 +223,8 @@ std::string kernel_of(const Form& form, const std::string& name, int mutated) {
          << "  add.u64 %global, %global, %y0;\n  mov.u64 %generic, %global;\n";
   }
   if (mutated != kNoMutation) {
-    text << "  add.u32 %x0, %i, 1;\n  rem.u32 %x0, %x0, %n;\n  mul.wide.u32 %ow, %x0, 8;\n";
+    // An element of another warp: most of what warps compute is the same for all of its lanes.
+    text << "  add.u32 %x0, %i, 33;\n  rem.u32 %x0, %x0, %n;\n  mul.wide.u32 %ow, %x0, 8;\n";
   }
   for (std::size_t k = 0; k < form.inputs.size(); ++k) {
     text << load_operand(form.inputs[k], static_cast<int>(k), false);
@@ -412,6 +413,7 @@ void expect_mutations_found(const std::vector<Form>& forms) {
     }
     const Module module(text);
     for (std::size_t k = 0; k < forms[i].inputs.size(); ++k) {
+      if (forms[i].ignored >> k & 1) continue;
       const Findings findings = run(forms[i], module.function("m" + std::to_string(k)));
       EXPECT_GT(findings.wrong, 0u)
           << forms[i].text << " with operand " << k << " of another element went unnoticed.";

@@ -62,6 +62,8 @@ struct Form {
   WarpReference warp = {};
   /// A NaN must have the bits of the reference; else any NaN will do.
   bool exact_nan = false;
+  /// The operands that change nothing, as bits: 2 for {b}.
+  unsigned ignored = 0;
   /// Values of an input that replace those of its type, such as widths of shifts.
   std::array<std::vector<std::uint64_t>, 4> choices = {};
 };

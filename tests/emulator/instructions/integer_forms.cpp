@@ -305,14 +305,17 @@ u32 byte_of_eight(u64 both, u32 selector) {
 
 /// prmt without a mode and with each of them.
 void add_permutations(std::vector<Form>& forms) {
-  const auto form = [&](const std::string& mode, std::function<u32(u64, u32)> permute) {
+  const auto form = [&](const std::string& mode, std::function<u32(u64, u32)> permute,
+                        unsigned ignored = 0) {
     forms.push_back({.text = "prmt.b32" + mode + " {d}, {a}, {b}, {c};",
                      .inputs = {Type::b32, Type::b32, Type::b32},
                      .output = Type::b32,
                      .reference = [permute](Inputs in) -> std::optional<u64> {
                        return permute(in[0] | in[1] << 32, static_cast<u32>(in[2]));
-                     }});
+                     },
+                     .ignored = ignored});
   };
+  constexpr unsigned kSecond = 2;
   const auto of = [](u64 both, u32 s0, u32 s1, u32 s2, u32 s3) {
     return byte_of_eight(both, s0) | byte_of_eight(both, s1) << 8 | byte_of_eight(both, s2) << 16 |
            byte_of_eight(both, s3) << 24;
@@ -324,19 +327,28 @@ void add_permutations(std::vector<Form>& forms) {
   form(".b4e", [of](u64 both, u32 c) {
     return of(both, c & 3, ((c & 3) + 7) & 7, ((c & 3) + 6) & 7, ((c & 3) + 5) & 7);
   });
-  form(".rc8", [of](u64 both, u32 c) { return of(both, c & 3, c & 3, c & 3, c & 3); });
-  form(".ecl", [of](u64 both, u32 c) {
-    const u32 s = c & 3;
-    return of(both, s, std::max(s, 1u), std::max(s, 2u), 3);
-  });
-  form(".ecr", [of](u64 both, u32 c) {
-    const u32 s = c & 3;
-    return of(both, 0, std::min(s, 1u), std::min(s, 2u), s);
-  });
-  form(".rc16", [of](u64 both, u32 c) {
-    const u32 s = (c & 1) * 2;
-    return of(both, s, s + 1, s, s + 1);
-  });
+  form(".rc8", [of](u64 both, u32 c) { return of(both, c & 3, c & 3, c & 3, c & 3); }, kSecond);
+  form(
+      ".ecl",
+      [of](u64 both, u32 c) {
+        const u32 s = c & 3;
+        return of(both, s, std::max(s, 1u), std::max(s, 2u), 3);
+      },
+      kSecond);
+  form(
+      ".ecr",
+      [of](u64 both, u32 c) {
+        const u32 s = c & 3;
+        return of(both, 0, std::min(s, 1u), std::min(s, 2u), s);
+      },
+      kSecond);
+  form(
+      ".rc16",
+      [of](u64 both, u32 c) {
+        const u32 s = (c & 1) * 2;
+        return of(both, s, s + 1, s, s + 1);
+      },
+      kSecond);
 }
 
 /// The lowest `count` bits.
@@ -547,7 +559,8 @@ std::vector<Form> integer_bit_forms() {
                          result |= static_cast<u64>(table >> row & 1) << i;
                        }
                        return result;
-                     }});
+                     },
+                     .ignored = table == 0x00 || table == 0xff ? 7u : 0u});
   }
   add_permutations(forms);
   add_funnels(forms);

@@ -45,7 +45,8 @@ void add_atomic(std::vector<Form>& forms, const Atomic& atomic, const Place& pla
                    .inputs = inputs,
                    .output = atomic.type,
                    .reference = [](Inputs in) -> std::optional<u64> { return in[0]; },
-                   .exact_nan = true});
+                   .exact_nan = true,
+                   .ignored = ~1u});
   // A second register for what atom returns: {d} holds what the memory holds after it.
   const std::string sink = width(atomic.type) == 64   ? "%y3"
                            : width(atomic.type) == 32 ? "%x3"
@@ -54,7 +55,8 @@ void add_atomic(std::vector<Form>& forms, const Atomic& atomic, const Place& pla
       {.text = store + "atom" + name + " " + sink + ", " + address + ", " + operands + ";" + load,
        .inputs = inputs,
        .output = atomic.type,
-       .reference = after});
+       .reference = after,
+       .ignored = atomic.operation.starts_with("exch") ? 1u : 0u});
   if (atomic.operation.starts_with("exch") || atomic.operation.starts_with("cas")) return;
   forms.push_back({.text = store + "red" + name + " " + address + ", " + operands + ";" + load,
                    .inputs = inputs,

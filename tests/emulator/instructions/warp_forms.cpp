@@ -93,21 +93,19 @@ void add_votes(std::vector<Form>& forms) {
   vote("vote.sync.ballot.b32 {d}, {a}, 0xffffffff;", Type::b32, same_for_all(ballot));
   vote("vote.sync.ballot.b32 {d}, !{a}, -1;", Type::b32,
        same_for_all([](Lanes lanes) { return ~ballot(lanes); }));
-  vote("vote.sync.any.pred {d}, {a}, -1;", Type::pred,
-       same_for_all([](Lanes lanes) { return u64{ballot(lanes) != 0}; }));
-  vote("vote.sync.all.pred {d}, {a}, -1;", Type::pred,
-       same_for_all([](Lanes lanes) { return u64{ballot(lanes) == 0xffffffff}; }));
-  vote("vote.sync.uni.pred {d}, {a}, -1;", Type::pred, same_for_all([](Lanes lanes) {
-         return u64{ballot(lanes) == 0xffffffff || ballot(lanes) == 0};
-       }));
-  forms.push_back({.text = "setp.ne.b32 %p0, {a}, 0; vote.sync.all.pred {d}, %p0, -1;",
-                   .inputs = {Type::b32},
-                   .output = Type::pred,
-                   .warp = same_for_all([](Lanes lanes) {
-                     return u64{std::all_of(lanes.begin(), lanes.end(),
-                                            [](const auto& lane) { return lane[0] != 0; })};
-                   }),
-                   .choices = {{mostly(1, 0), {}, {}, {}}}});
+  const auto decide = [&](const std::string& mode, std::uint64_t common, std::uint64_t rare,
+                          bool (*decision)(u64)) {
+    forms.push_back(
+        {.text = "setp.ne.b32 %p0, {a}, 0; vote.sync." + mode + ".pred {d}, %p0, -1;",
+         .inputs = {Type::b32},
+         .output = Type::pred,
+         .warp = same_for_all([decision](Lanes lanes) { return u64{decision(ballot(lanes))}; }),
+         .choices = {{mostly(common, rare), {}, {}, {}}}});
+  };
+  decide("any", 0, 1, [](u64 votes) { return votes != 0; });
+  decide("all", 1, 0, [](u64 votes) { return votes == 0xffffffff; });
+  decide("uni", 1, 0, [](u64 votes) { return votes == 0xffffffff || votes == 0; });
+  decide("uni", 0, 1, [](u64 votes) { return votes == 0xffffffff || votes == 0; });
   forms.push_back({.text = "add.u32 {d}, {a}, 0; activemask.b32 %x0; xor.b32 {d}, {d}, %x0;",
                    .inputs = {Type::b32},
                    .output = Type::b32,
@@ -171,6 +169,13 @@ void add_reductions(std::vector<Form>& forms) {
   };
   for (const Entry& entry : entries) {
     const auto fold = entry.fold;
+    // Of random bits, some lane nearly always has each.
+    std::vector<u64> choices;
+    const bool is_and = std::string(entry.name) == "and.b32";
+    if (is_and || std::string(entry.name) == "or.b32") {
+      for (int i = 0; i < 64; ++i) choices.push_back((is_and ? 0xffffffff : 0) ^ (1u << i % 32));
+      choices.resize(128, is_and ? 0xffffffff : 0);
+    }
     forms.push_back({.text = std::string("redux.sync.") + entry.name + " {d}, {a}, -1;",
                      .inputs = {Type::b32},
                      .output = Type::b32,
@@ -180,7 +185,8 @@ void add_reductions(std::vector<Form>& forms) {
                          value = fold(value, lanes[lane][0]);
                        }
                        return value;
-                     })});
+                     }),
+                     .choices = {{choices, {}, {}, {}}}});
     // Odd lanes alone.
     forms.push_back(
         {.text = std::string("mov.u32 %x0, %laneid; and.b32 %x0, %x0, 1; setp.eq.u32 %p0, %x0, 0; "
@@ -188,11 +194,13 @@ void add_reductions(std::vector<Form>& forms) {
                  entry.name + " {d}, {a}, 0xaaaaaaaa; SKIP:",
          .inputs = {Type::b32},
          .output = Type::b32,
-         .warp = [fold](Lanes lanes, Results results) {
-           u64 value = lanes[1][0];
-           for (std::size_t lane = 3; lane < 32; lane += 2) value = fold(value, lanes[lane][0]);
-           for (std::size_t lane = 0; lane < 32; ++lane) results[lane] = lane % 2 ? value : 7;
-         }});
+         .warp =
+             [fold](Lanes lanes, Results results) {
+               u64 value = lanes[1][0];
+               for (std::size_t lane = 3; lane < 32; lane += 2) value = fold(value, lanes[lane][0]);
+               for (std::size_t lane = 0; lane < 32; ++lane) results[lane] = lane % 2 ? value : 7;
+             },
+         .choices = {{choices, {}, {}, {}}}});
   }
 }
 
