@@ -71,6 +71,8 @@ void end_context(Driver& driver, const std::shared_ptr<Context>& context) {
   {
     std::lock_guard lock(driver.engine.mutex());
     streams.swap(context->streams);
+    // An operation knows its context, which knows the stream: the circle ends here.
+    for (const auto& stream : streams) stream->tail = nullptr;
   }
   for (const auto& stream : streams) invalidate_capture(driver, *stream);
   for (const auto& stream : streams)

@@ -369,6 +369,8 @@ void Engine::complete_locked(const OperationPointer& operation) {
     any = true;
   }
   operation->followers.clear();
+  // A stream or an event may remember the operation for long; what it worked on need not last.
+  operation->work = MarkWork{};
   if (any) wake_locked();
   if (waiting_ > 0) done_.notify_all();
 }

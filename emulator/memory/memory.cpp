@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "emulator/memory/guarded_copy.h"
 #include "emulator/memory/virtual_memory.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -313,9 +314,9 @@ std::uint64_t Memory::contents() const {
   for (const auto& [address, region] : regions_) {
     if (region.kind == RegionKind::mapping) hash_file(region.physical->file->descriptor(), hash);
     if (region.kind != RegionKind::registered) continue;
-    const auto* words = reinterpret_cast<const std::uint64_t*>((region.host + 7) & ~7ull);
-    for (std::uint64_t i = 0; i + 1 < region.bytes / 8; ++i)
-      hash = (hash ^ __atomic_load_n(words + i, __ATOMIC_RELAXED)) * 0x100000001B3;
+    std::vector<std::uint8_t> bytes(region.bytes);
+    guarded_copy(bytes.data(), reinterpret_cast<const void*>(region.host), bytes.size());
+    for (const std::uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001B3;
   }
   return hash;
 }

@@ -82,6 +82,8 @@ void publish_multicast_locked(Memory& memory) {
     range.bound = bound_parts(object);
     table->push_back(std::move(range));
   }
+  static auto& tables = *new std::vector<std::unique_ptr<const Table>>;
+  tables.emplace_back(table);
   published.store(table, std::memory_order_release);
 }
 
