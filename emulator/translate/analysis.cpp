@@ -136,6 +136,8 @@ class Analysis {
       found.polls = true;
       if (in_loop) function.waits = true;
     }
+    // Like recursion, this takes stack that only the run can tell.
+    if (instruction.opcode == "alloca") function.recursive = true;
     const bool is_call = instruction.opcode == "call";
     bool target_known = false;
     for (const Operand& operand : instruction.operands) {
