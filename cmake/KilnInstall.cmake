@@ -1,5 +1,5 @@
 # Install rules and the CMake package, so that other projects write find_package(kiln).
-# Components: runtime, compiler, development, tools; the binding adds python.
+# Components: runtime, compiler, emulator, development, tools; the binding adds python.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -11,6 +11,11 @@ if(TARGET kiln_compiler)
   # Opened by the engine from the folder of libkiln, so nobody links it.
   install(TARGETS kiln_compiler
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT compiler NAMELINK_SKIP)
+endif()
+if(TARGET kiln_emulator)
+  # Opened in the place of the CUDA driver by `kiln emulate`, from the folder of libkiln.
+  install(TARGETS kiln_emulator
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT emulator NAMELINK_SKIP)
 endif()
 if(TARGET kiln_command)
   set_target_properties(kiln_command PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../lib")

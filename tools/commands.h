@@ -35,6 +35,11 @@ struct CompileCommandOptions {
   std::vector<std::string> weights;
 };
 
+struct EmulateOptions {
+  std::string devices, memory, arch, seed, fail, timeout;  // as their variables take them
+  std::vector<std::string> program;
+};
+
 /// UsageError when what an option writes would take the place of the file that is read.
 void refuse_same_file(const char* option, const std::string& source, const std::string& output);
 
@@ -43,5 +48,7 @@ void bench_command(const BenchOptions& options);
 void inspect_command(const InspectOptions& options);
 void explain_command(const ExplainOptions& options);
 void compile_command(const CompileCommandOptions& options);
+/// Returns the exit status of the program, as a shell gives it.
+int emulate_command(const EmulateOptions& options);
 
 }  // namespace kiln::tools

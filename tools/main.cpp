@@ -1,5 +1,5 @@
 // The `kiln` command. Results go to standard output; progress and errors, one sentence each, to
-// standard error. Exit status: 0 done, 1 failed, 2 wrong usage.
+// standard error. Exit status: 0 done, 1 failed, 2 wrong usage; `emulate` gives the program's own.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -74,7 +74,8 @@ void check_command(const CLI::App& app, std::string_view given) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Runs, measures, inspects, explains and compiles kiln programs.", "kiln");
+  CLI::App app("Runs, measures, inspects, explains and compiles kiln programs, and emulates GPUs.",
+               "kiln");
   app.require_subcommand(1);
   app.set_version_flag("--version", kiln::version());
 
@@ -132,6 +133,27 @@ int run(int argc, char** argv) {
       ->type_name("CPU");
   add_weights(*compile, compile_options.weights, "safetensors file or folder to store in the MEF");
 
+  EmulateOptions emulate_options;
+  CLI::App* emulate = app.add_subcommand(
+      "emulate", "run a program on emulated GPUs: kiln emulate --devices 2 -- PROGRAM ARGS");
+  const auto setting = [&](const char* name, std::string& value, const char* type,
+                           const char* what) {
+    emulate->add_option(name, value, what)->type_name(type);
+  };
+  setting("--devices", emulate_options.devices, "N", "how many devices there are; 1 if absent");
+  setting("--memory", emulate_options.memory, "BYTES",
+          "memory of each, such as 512M; a share of this machine's if absent");
+  setting("--arch", emulate_options.arch, "N", "their architecture; 90, for sm_90, if absent");
+  setting("--seed", emulate_options.seed, "N", "makes the order of execution repeatable");
+  setting("--fail", emulate_options.fail, "N:CODE", "the N-th driver call answers with this code");
+  setting("--timeout", emulate_options.timeout, "SECONDS",
+          "until kernels that wait for ever are reported");
+  emulate
+      ->add_option("PROGRAM", emulate_options.program, "the program and its arguments, behind --")
+      ->type_name("")
+      ->required();
+  emulate->positionals_at_end();
+
   if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
   try {
     app.parse(argc, argv);
@@ -147,6 +169,7 @@ int run(int argc, char** argv) {
   if (inspect->parsed()) inspect_command(inspect_options);
   if (explain->parsed()) explain_command(explain_options);
   if (compile->parsed()) compile_command(compile_options);
+  if (emulate->parsed()) return emulate_command(emulate_options);
   return 0;
 }
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from kiln.engine import InferenceSession, query_mef
 from kiln.graph import BufferType, Graph, TensorType, Weight, ops
 
 COMMAND = os.environ.get("KILN_COMMAND") or Path(__file__).parents[2] / "build/release/bin/kiln"
-SUBCOMMANDS = ("run", "bench", "inspect", "compile")
+SUBCOMMANDS = ("run", "bench", "inspect", "explain", "compile", "emulate")
 F32 = DType.float32
 
 
@@ -92,13 +93,14 @@ def test_help():
 @pytest.mark.parametrize("command", SUBCOMMANDS)
 def test_help_of_each_command(command):
     text = good(command, "--help")
-    assert "FILE" in text and "--help" in text
-    assert {"run": "NAME=FILE.npy", "bench": "--repeat", "inspect": "--json", "compile": "OUT.mef"}[command] in text
+    assert ("PROGRAM" if command == "emulate" else "FILE") in text and "--help" in text
+    assert {"run": "NAME=FILE.npy", "bench": "--repeat", "inspect": "--json", "explain": "OUT.html",
+            "compile": "OUT.mef", "emulate": "--devices"}[command] in text
 
 
 @pytest.mark.parametrize("arguments, text", [
     ([], "A subcommand is required. 'kiln --help' lists what there is."),
-    (["rum"], "There is no command 'rum'; there are run, bench, inspect, explain, compile."),
+    (["rum"], "There is no command 'rum'; there are run, bench, inspect, explain, compile, emulate."),
     (["--loud"], "'kiln --help' lists what there is."),
     (["run"], "FILE is required. 'kiln run --help' lists what there is."),
     (["compile", "axpy.txt"], "--output is required. 'kiln compile --help' lists what there is."),
@@ -132,7 +134,7 @@ def test_wrong_usage(folder, arguments, text):
     assert not (folder / "o.mef").exists() and not (folder / "c.so").exists()
 
 
-@pytest.mark.parametrize("command", SUBCOMMANDS)
+@pytest.mark.parametrize("command", [name for name in SUBCOMMANDS if name != "emulate"])
 @pytest.mark.parametrize("file, text", [
     ("missing", "cannot read 'missing': No such file or directory"),
     (".", "cannot read '.': Is a directory"),
@@ -414,3 +416,35 @@ def test_control_c_leaves_no_half_file(folder, tmp_path):
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
     assert sorted(p.name for p in tmp_path.iterdir()) == ["long.txt"]
+
+
+DEVICES = """
+import os, sys
+from kiln.driver import Accelerator, Buffer, accelerator_count
+from kiln.dtype import DType
+import numpy as np
+there = Buffer.from_numpy(np.arange(5, dtype=np.float32)).copy(Accelerator(accelerator_count() - 1))
+print(accelerator_count(), there.device, there.to_numpy().sum(), sys.argv[1:])
+sys.exit(7)
+"""
+
+
+def test_emulate_gives_a_program_devices():
+    status, output, errors = kiln("emulate", "--devices", "3", "--", sys.executable, "-c", DEVICES, "--flag", "x")
+    assert (status, errors) == (7, ""), errors
+    assert output == "3 Device(type=gpu,id=2) 10.0 ['--flag', 'x']\n"
+
+
+def test_emulate_gives_the_driver_to_any_program():
+    find = "import ctypes; d = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); " \
+           "assert d.cuInit(0) == 0 and d.cuDeviceGetCount(ctypes.byref(n)) == 0; print(n.value)"
+    assert good("emulate", sys.executable, "-c", find) == "1\n"
+    status, output, errors = kiln("emulate", "--fail", "1:100", "--", sys.executable, "-c", find)
+    assert status == 1 and output == "" and "AssertionError" in errors
+
+
+def test_emulate_tells_how_a_program_ended():
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert kiln("emulate", "--", sys.executable, "-c", kill)[0] == 128 + signal.SIGKILL
+    assert "'./not-there' cannot be run: No such file or directory" in refused(1, "emulate", "--", "./not-there")
+    assert "PROGRAM is required" in refused(2, "emulate", "--devices", "2")

@@ -124,6 +124,10 @@ def stage(
     (TreeDef(((*, 3), {})), [Dim(2)])
     """
 
+    for device in signal_devices:  # they matter to several accelerators
+        if not isinstance(device, Device):
+            raise TypeError(f"signal_devices holds devices, but one is of type {type(device).__name__}.")
+
     def record(*args: Any, **kwargs: Any) -> StagedGraph[P, R]:
         given, in_tree = tree.flatten((args, kwargs), leaf=_LAYOUTS)
         in_layouts = [as_layout(layout) for layout in given]
@@ -155,7 +159,6 @@ def stage(
         ]
         return StagedGraph(graph, in_layouts, in_tree, out_layouts, out_tree)
 
-    del signal_devices  # matter to several accelerators
     return record
 
 

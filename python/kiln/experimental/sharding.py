@@ -13,6 +13,7 @@ TensorLayout(DType.float32, [batch, 10], DeviceMapping(DeviceMesh(dp=2, tp=2), [
 import threading
 from collections.abc import Iterable
 from contextlib import ContextDecorator
+from typing import Literal
 
 from kiln._core.experimental import (
     BufferLayout,
@@ -81,7 +82,12 @@ class auto_reshard(ContextDecorator):  # noqa: N801: a block, as mesh_context
 
     _MODES = ("silent", "warn", "raise")
 
-    def __init__(self, allowed_transitions: Iterable[Transition] | None = None, *, mode: str | None = None) -> None:
+    def __init__(
+        self,
+        allowed_transitions: Iterable[Transition] | None = None,
+        *,
+        mode: Literal["silent", "warn", "raise"] | None = None,
+    ) -> None:
         if mode is not None and mode not in self._MODES:
             raise ValueError(f"auto_reshard: mode is {mode!r}, but must be 'silent', 'warn' or 'raise'.")
         allowed = DEFAULT_TRANSITIONS if allowed_transitions is None else list(allowed_transitions)
