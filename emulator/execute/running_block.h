@@ -40,6 +40,7 @@ struct RunningBlock : BlockState {
   Warp* warps = nullptr;
   const Launch* launch = nullptr;
   const char* kernel_name = "";
+  const SourceLines* source = nullptr;
   std::atomic<bool>* stop = nullptr;  // of the grid
   // The first fault of the block.
   bool faulted = false;
@@ -47,6 +48,15 @@ struct RunningBlock : BlockState {
   // Where stack overflows show.
   std::uintptr_t guards_first = 0, guards_last = 0;
 };
+
+/// Copies what a grid knows of all its blocks.
+inline void copy_launch(RunningBlock& block, const RunningBlock& prototype) {
+  static_cast<BlockState&>(block) = prototype;
+  block.launch = prototype.launch;
+  block.kernel_name = prototype.kernel_name;
+  block.source = prototype.source;
+  block.stop = prototype.stop;
+}
 
 inline RunningBlock* running(BlockState* block) { return static_cast<RunningBlock*>(block); }
 
@@ -65,6 +75,17 @@ void switch_lane(RunningBlock* block, ThreadState* thread);
 
 /// Releases who waits at a barrier.
 void complete_barrier(RunningBlock* block, Barrier& barrier);
+
+/// Calls `function` on the stack below what waits at `main_stack`, for what needs more stack than a
+/// thread of a kernel has.
+template <typename Function>
+void on_main_stack(RunningBlock* block, Function& function) {
+  void (*entry)(void*) = [](void* argument) { (*static_cast<Function*>(argument))(); };
+  const auto top = (reinterpret_cast<std::uintptr_t>(block->main_stack) - 256) / 16 * 16;
+  void* ignored = nullptr;
+  kiln_call_on_stack(&ignored, reinterpret_cast<void*>(top), reinterpret_cast<void*>(entry),
+                     &function, nullptr, nullptr);
+}
 
 /// Makes sure that faults of kernels on this thread of the process are caught.
 void catch_faults();
