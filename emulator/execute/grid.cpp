@@ -203,7 +203,8 @@ class LaunchedGrid final : public Grid {
     return shared_window() + local_stride() * threads;
   }
   std::uint64_t shared_window() const {
-    return (std::uint64_t{prototype_.shared_bytes} + 127) / 128 * 128;
+    const std::uint64_t own = (std::uint64_t{prototype_.shared_bytes} + 127) / 128 * 128;
+    return traits_.waits ? own + kReservedShared : own;
   }
   std::uint64_t local_stride() const { return (kernel_.local_bytes + 15ULL) / 16 * 16; }
 
@@ -216,6 +217,10 @@ class LaunchedGrid final : public Grid {
     scratch = ScratchMemory(*launch_.view, bytes);
     if (scratch.empty()) return false;
     block.shared = scratch.address();
+    if (traits_.waits) {
+      block.reserved_offset = static_cast<std::uint32_t>(shared_window() - kReservedShared);
+      std::memset(block.base + block.shared + block.reserved_offset, 0, kReservedShared);
+    }
     block.local = scratch.address() + shared_window();
     block.local_stride = local_stride();
     block.local_all = local_stride() * threads;

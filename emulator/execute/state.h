@@ -12,6 +12,7 @@ namespace kiln::emulator {
 struct ThreadState;
 
 constexpr std::uint32_t kNumBarriers = 16;
+constexpr std::uint32_t kReservedShared = 1024;
 
 /// A named barrier. Threads that wait look at `generation`.
 struct Barrier {
@@ -37,6 +38,7 @@ struct BlockState {
   std::uint32_t dynamic_offset = 0;          // of dynamic shared memory within the window
   std::uint32_t dynamic_bytes = 0;
   std::uint32_t shared_bytes = 0;     // of the window
+  std::uint32_t reserved_offset = 0;  // of kReservedShared zeros behind it
   std::uint32_t multiprocessor = 0;   // %smid
   std::uint32_t multiprocessors = 1;  // %nsmid
   std::uint64_t grid_id = 0;          // %gridid

@@ -1,5 +1,6 @@
 #include "emulator/program/program.h"
 
+#include "emulator/program/cache.h"
 #include "emulator/program/program_internal.h"
 #include "emulator/ptx/parser.h"
 #include "emulator/translate/module.h"
@@ -19,15 +20,28 @@ void check_target(const ptx::Module& module, const LoadOptions& options) {
 }  // namespace
 
 std::shared_ptr<const Program> Program::load(std::string_view text, const LoadOptions& options) {
+  const ProgramCache cache;
+  const std::string key = ProgramCache::key_of(text, options);
+  CachedProgram parts;
+  if (cache.find(key, parts)) return LoadedProgram::link(std::move(parts));
+  parts = {};
   const auto syntax = ptx::parse(text);
   check_target(*syntax, options);
   Translation translation = translate(*syntax, options);
+  parts.object = compile(translation, options);
+  parts.kernels = std::move(translation.kernels);
+  parts.traits = std::move(translation.traits);
+  parts.variables = std::move(translation.variables);
+  cache.store(key, parts);
+  return LoadedProgram::link(std::move(parts));
+}
+
+std::shared_ptr<const Program> LoadedProgram::link(CachedProgram parts) {
   auto program = std::make_shared<LoadedProgram>();
-  const std::string object = compile(translation, options);
-  program->kernels_ = std::move(translation.kernels);
-  program->variables_ = std::move(translation.variables);
-  program->traits_ = std::move(translation.traits);
-  program->link(object);
+  program->kernels_ = std::move(parts.kernels);
+  program->traits_ = std::move(parts.traits);
+  program->variables_ = std::move(parts.variables);
+  program->link(parts.object);
   return program;
 }
 

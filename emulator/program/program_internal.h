@@ -5,6 +5,8 @@
 
 namespace kiln::emulator {
 
+struct CachedProgram;
+
 /// A program whose code is in memory.
 class LoadedProgram : public Program {
  public:
@@ -13,8 +15,10 @@ class LoadedProgram : public Program {
   const KernelTraits& traits(std::uint32_t kernel) const { return traits_[kernel]; }
   const KernelCode& entry(std::uint32_t kernel) const { return entries_[kernel]; }
 
+  /// A program from what the translation or the cache gives. Throws LoadError.
+  static std::shared_ptr<const Program> link(CachedProgram parts);
+
  private:
-  friend class Program;
   void link(std::string_view object);
 
   std::vector<Kernel> kernels_;

@@ -31,6 +31,11 @@ llvm::Value* FunctionTranslator::pointer(Value* address) {
   return b_.CreateGEP(b_.getInt8Ty(), base_, address);
 }
 
+llvm::Value* FunctionTranslator::address_of(Value* pointer) {
+  return b_.CreateSub(b_.CreatePtrToInt(pointer, b_.getInt64Ty()),
+                      b_.CreatePtrToInt(base_, b_.getInt64Ty()));
+}
+
 llvm::Value* FunctionTranslator::address(const Operand& operand, ptx::Space space) {
   if (operand.kind != Operand::Kind::address) invalid("an address in brackets is expected");
   if (!operand.elements.empty()) unsupported("addresses of several parts are not implemented");

@@ -20,15 +20,15 @@ struct Form {
   ptx::Type type;
 };
 
-void take_order(Modifiers& modifiers, bool reduction) {
-  if (modifiers.take_one_of(".relaxed", ".acquire", ".release", ".acq_rel") >= 0 || !reduction) {
-  }
+// The order and the scope may stand in front of the operation or behind it.
+void take_order(Modifiers& modifiers) {
+  modifiers.take_one_of(".relaxed", ".acquire", ".release", ".acq_rel");
   take_scope(modifiers);
 }
 
 Form parse(FunctionTranslator& f, Modifiers& modifiers, bool reduction) {
   Form form;
-  take_order(modifiers, reduction);
+  take_order(modifiers);
   form.space = take_space(f, modifiers);
   take_scope(modifiers);
   const int op = modifiers.take_one_of(".add", ".min", ".max", ".inc", ".dec", ".cas", ".exch",
@@ -37,6 +37,7 @@ Form parse(FunctionTranslator& f, Modifiers& modifiers, bool reduction) {
   form.op = static_cast<Op>(op);
   if (reduction && (form.op == Op::cas || form.op == Op::exch))
     f.invalid("a reduction has no such operation");
+  take_order(modifiers);
   form.noftz = modifiers.take_if(".noftz");
   modifiers.take_if(".L2::cache_hint");
   if (modifiers.take_if(".v2"))

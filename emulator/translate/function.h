@@ -107,6 +107,8 @@ class FunctionTranslator {
   void check_aligned(Value* address, unsigned bytes);
   /// Where a device address can be read: base + address.
   Value* pointer(Value* address);
+  /// The device address with which kernels reach host memory: the opposite of `pointer`.
+  Value* address_of(Value* pointer);
   /// A pointer to the bytes of a .param variable; null when the operand names none.
   Value* param_pointer(const Operand& operand);
   /// Whether `bytes` from the operand's offset lie within the .param variable that it names.

@@ -1,3 +1,4 @@
+#include "emulator/execute/grid.h"
 #include "emulator/translate/forms.h"
 #include "kiln/support/format.h"
 
@@ -209,6 +210,46 @@ void createpolicy(FunctionTranslator& f, Modifiers modifiers) {
   f.write(0, f.builder().getInt64(0), type);
 }
 
+// alloca.u64 p, bytes, alignment: memory of the frame, which lasts until the function returns.
+void alloca_(FunctionTranslator& f, Modifiers modifiers) {
+  const ptx::Type type = f.take_type(modifiers);
+  if (f.num_operands() != 2 && f.num_operands() != 3) f.invalid("2 or 3 operands are expected");
+  f.finish(modifiers, f.num_operands());
+  std::int64_t alignment = 16;
+  if (f.num_operands() == 3) {
+    if (f.operand(2).kind != ptx::Operand::Kind::integer) f.invalid("the alignment is a constant");
+    alignment = f.operand(2).value;
+  }
+  if (type.width() != 64 || type.kind == ptx::Type::Kind::real || alignment < 1 ||
+      alignment > 128 || (alignment & (alignment - 1)) != 0)
+    f.unsupported("this form is not implemented");
+  auto& b = f.builder();
+  llvm::Value* bytes = f.read(1, type);
+  constexpr std::uint64_t kMostAtOnce = 64 << 10;
+  f.fault_if(b.CreateICmpUGT(bytes, b.getInt64(kMostAtOnce)),
+             static_cast<std::uint32_t>(FaultCode::hardware_stack), bytes);
+  auto* memory = b.CreateAlloca(b.getInt8Ty(), bytes);
+  memory->setAlignment(
+      llvm::Align(static_cast<std::uint64_t>(std::max<std::int64_t>(alignment, 16))));
+  f.write(0, f.address_of(memory), type);
+}
+
+void stacksave(FunctionTranslator& f, Modifiers modifiers) {
+  const ptx::Type type = f.take_type(modifiers);
+  f.finish(modifiers, 1);
+  if (type.width() != 64) f.unsupported("addresses have 64 bits");
+  f.write(0, f.builder().getInt64(0), type);
+}
+
+// What alloca gave stays until the function returns; a loop that needs more finds the page that
+// ends the stack.
+void stackrestore(FunctionTranslator& f, Modifiers modifiers) {
+  const ptx::Type type = f.take_type(modifiers);
+  f.finish(modifiers, 1);
+  if (type.width() != 64) f.unsupported("addresses have 64 bits");
+  f.read(0, type);
+}
+
 }  // namespace
 
 ptx::Space take_space(FunctionTranslator& f, Modifiers& modifiers) {
@@ -236,6 +277,9 @@ void add_memory(Table& table) {
                 {"prefetchu", prefetchu},
                 {"discard", discard},
                 {"applypriority", applypriority},
+                {"alloca", alloca_},
+                {"stacksave", stacksave},
+                {"stackrestore", stackrestore},
                 {"createpolicy", createpolicy}});
 }
 

@@ -260,7 +260,11 @@ void ModuleTranslator::add_kernel(std::uint32_t function, Translation& result) {
   const auto index = static_cast<std::uint32_t>(result.kernels.size());
   KernelTraits traits;
   traits.waits = facts.waits;
-  traits.recursive = facts.waits && reaches_recursion(function);
+  std::vector<std::string>& callees = result.callees.emplace_back();
+  for (std::uint32_t callee : reachable(function)) {
+    traits.recursive |= facts_[callee].recursive;
+    if (facts_[callee].code != nullptr) callees.push_back(facts_[callee].code->getName().str());
+  }
   traits.dynamic_offset =
       static_cast<std::uint32_t>(round_up(kernel.static_shared_bytes, kDynamicAlignment));
   if (traits.waits)
@@ -271,18 +275,18 @@ void ModuleTranslator::add_kernel(std::uint32_t function, Translation& result) {
   result.traits.push_back(traits);
 }
 
-bool ModuleTranslator::reaches_recursion(std::uint32_t function) const {
+std::vector<std::uint32_t> ModuleTranslator::reachable(std::uint32_t function) const {
   std::vector<bool> seen(facts_.size());
-  std::vector<std::uint32_t> open{function};
+  std::vector<std::uint32_t> open{function}, result;
   while (!open.empty()) {
     const std::uint32_t next = open.back();
     open.pop_back();
-    if (facts_[next].recursive) return true;
     if (seen[next]) continue;
     seen[next] = true;
+    result.push_back(next);
     open.insert(open.end(), facts_[next].callees.begin(), facts_[next].callees.end());
   }
-  return false;
+  return result;
 }
 
 // ptxas decides; a quarter of what the text declares, within what it would use, is near.

@@ -37,7 +37,8 @@ struct Translation {
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> module;
   std::vector<Kernel> kernels;
-  std::vector<KernelTraits> traits;  // of each kernel
+  std::vector<KernelTraits> traits;               // of each kernel
+  std::vector<std::vector<std::string>> callees;  // symbols of all that each kernel may call
   std::vector<Variable> variables;
 };
 
@@ -91,7 +92,8 @@ class ModuleTranslator {
   void collect_variables();
   void declare_functions();
   void add_kernel(std::uint32_t function, Translation& result);
-  bool reaches_recursion(std::uint32_t function) const;
+  /// The function and all that it may call, by number.
+  std::vector<std::uint32_t> reachable(std::uint32_t function) const;
   static std::uint32_t estimate_registers(const ptx::Function& function);
   void emit_range(std::uint32_t function, std::uint32_t kernel);
   void emit_thread(std::uint32_t function, std::uint32_t kernel);

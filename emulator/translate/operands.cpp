@@ -138,8 +138,7 @@ llvm::Value* FunctionTranslator::symbol_address(std::string_view name, Type type
     else if (symbol->kind == Symbol::Kind::local && symbol->pointer == nullptr)
       value = b_.CreateAdd(local_, b_.getInt64(symbol->offset));
     else if (symbol->kind == Symbol::Kind::param || symbol->kind == Symbol::Kind::local)
-      value = b_.CreateSub(b_.CreatePtrToInt(symbol->pointer, b_.getInt64Ty()),
-                           b_.CreatePtrToInt(base_, b_.getInt64Ty()));
+      value = address_of(symbol->pointer);
     else
       invalid(format("'{}' cannot be read", name));
   } else if (const auto* module_shared = module_.find_shared(name)) {

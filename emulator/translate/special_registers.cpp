@@ -44,6 +44,14 @@ llvm::Value* FunctionTranslator::special_register(std::string_view name) {
   if (name == "%smid") return field(offsetof(BlockState, multiprocessor));
   if (name == "%nsmid") return field(offsetof(BlockState, multiprocessors));
   if (name == "%gridid") return block_field(offsetof(BlockState, grid_id), b_.getInt64Ty());
+  // Bytes of shared memory behind those of the kernel, which cooperative groups use.
+  if (name.starts_with("%reserved_smem_offset_")) {
+    Value* begin = field(offsetof(BlockState, reserved_offset));
+    if (name == "%reserved_smem_offset_begin" || name == "%reserved_smem_offset_1") return begin;
+    Value* end = b_.CreateAdd(begin, b_.getInt32(kReservedShared));
+    return name == "%reserved_smem_offset_end" || name == "%reserved_smem_offset_cap" ? end
+                                                                                      : nullptr;
+  }
   // Cooperative groups find the words of their grid's barrier through these two.
   if (name == "%envreg1" || name == "%envreg2") {
     Value* address = block_field(offsetof(BlockState, workspace), b_.getInt64Ty());
