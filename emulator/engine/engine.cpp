@@ -100,11 +100,11 @@ void Engine::submit(Stream& stream, const OperationPointer& operation,
   dependencies_of(stream, dependencies);
   enqueue_locked(operation, dependencies);
   stream.tail = operation;
-  last_progress_ = now_ns();
   if (operation->waiting_for != 0) return;
   if (runs_inline(*operation)) {
     execute(lock, operation);
   } else {
+    last_progress_ = now_ns();
     ready_[operation->priority].push_back(operation);
     ++num_ready_;
     wake_locked();
@@ -444,7 +444,7 @@ bool Engine::done(const Operation& operation) {
 }
 
 void Engine::abandon(Context& context) {
-  context.fail(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  context.error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   Lock lock(mutex_);
   wake_locked();
   help_until(lock, [&] { return context.unfinished.load(std::memory_order_acquire) == 0; });
