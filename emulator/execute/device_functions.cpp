@@ -15,17 +15,6 @@
 namespace kiln::emulator {
 namespace {
 
-// Calls `function` on the stack below what waits at `main_stack`.
-template <typename Function>
-void on_main_stack(RunningBlock* block, Function& function) {
-  const auto plain = [](void* argument) { (*static_cast<Function*>(argument))(); };
-  void (*entry)(void*) = plain;
-  const auto top = (reinterpret_cast<std::uintptr_t>(block->main_stack) - 256) / 16 * 16;
-  void* ignored = nullptr;
-  kiln_call_on_stack(&ignored, reinterpret_cast<void*>(top), reinterpret_cast<void*>(entry),
-                     &function, nullptr, nullptr);
-}
-
 const char* text_at(const RunningBlock* block, std::uint64_t address) {
   return reinterpret_cast<const char*>(block->base + address);
 }

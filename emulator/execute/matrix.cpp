@@ -220,9 +220,12 @@ void matrix_operation(RunningBlock* block, std::uint32_t code, void* const (&lan
     case MatrixKind::multiply:
       break;
   }
-  if (form.d == MatrixType::f64) return multiply<double, double>(form, lanes);
-  if (form.d == MatrixType::s32) return multiply<std::int64_t, std::int32_t>(form, lanes);
-  multiply<float, float>(form, lanes);
+  auto work = [&] {
+    if (form.d == MatrixType::f64) multiply<double, double>(form, lanes);
+    else if (form.d == MatrixType::s32) multiply<std::int64_t, std::int32_t>(form, lanes);
+    else multiply<float, float>(form, lanes);
+  };
+  on_main_stack(block, work);
 }
 
 extern "C" void kiln_wmma_access(ThreadState* thread, std::uint32_t which, std::uint32_t shape,

@@ -66,6 +66,17 @@ void switch_lane(RunningBlock* block, ThreadState* thread);
 /// Releases who waits at a barrier.
 void complete_barrier(RunningBlock* block, Barrier& barrier);
 
+/// Calls `function` on the stack below what waits at `main_stack`, for what needs more stack than a
+/// thread of a kernel has.
+template <typename Function>
+void on_main_stack(RunningBlock* block, Function& function) {
+  void (*entry)(void*) = [](void* argument) { (*static_cast<Function*>(argument))(); };
+  const auto top = (reinterpret_cast<std::uintptr_t>(block->main_stack) - 256) / 16 * 16;
+  void* ignored = nullptr;
+  kiln_call_on_stack(&ignored, reinterpret_cast<void*>(top), reinterpret_cast<void*>(entry),
+                     &function, nullptr, nullptr);
+}
+
 /// Makes sure that faults of kernels on this thread of the process are caught.
 void catch_faults();
 

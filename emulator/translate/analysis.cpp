@@ -97,6 +97,10 @@ class Analysis {
     const std::size_t count = module_.num_functions();
     findings_.resize(count);
     for (std::uint32_t i = 0; i < count; ++i) look_at(i);
+    for (const ptx::Declaration& variable : module_.syntax().variables)
+      for (const ptx::Initial& initial : variable.initial)
+        if (const std::uint32_t* function = module_.find_function(initial.symbol))
+          facts(*function).address_taken = true;
     for (std::uint32_t i = 0; i < count; ++i) add_indirect_calls(i);
     for (std::uint32_t i = 0; i < count; ++i) find_recursion(i);
     for (bool changed = true; changed;) {

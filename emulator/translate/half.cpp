@@ -33,7 +33,9 @@ Value* to_odd(FunctionTranslator& f, Value* value, Value* error) {
   // Without NaN: then nothing is done.
   Value* inexact = b.CreateFCmpONE(error, zero);
   Value* even = b.CreateIsNull(b.CreateAnd(bits, one));
-  Value* away = b.CreateICmpEQ(b.CreateFCmpOLT(error, zero), b.CreateFCmpOLT(value, zero));
+  // By the sign bit, since an underflow gives a zero of either sign.
+  Value* negative = b.CreateICmpSLT(bits, llvm::ConstantInt::get(bits->getType(), 0));
+  Value* away = b.CreateICmpEQ(b.CreateFCmpOLT(error, zero), negative);
   Value* odd = b.CreateSelect(away, b.CreateAdd(bits, one), b.CreateSub(bits, one));
   return b.CreateBitCast(b.CreateSelect(b.CreateAnd(inexact, even), odd, bits), type);
 }
