@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "emulator/api/capture.h"
+#include "emulator/device/leaks.h"
 #include "emulator/device/module.h"
 #include "emulator/memory/guarded_copy.h"
 
@@ -18,7 +19,8 @@ Driver* driver() { return the_driver.load(std::memory_order_acquire); }
 
 Driver::Driver(const Settings& settings)
     : settings(settings),
-      memory({settings.devices, settings.memory, settings.check_memory, settings.check_init}),
+      memory({settings.devices, settings.memory, settings.check_memory, settings.check_init,
+              settings.check_memory || settings.check_init || settings.check_leak}),
       engine({settings.workers, settings.seed, settings.timeout, kMultiprocessors}) {
   for (std::uint32_t ordinal = 0; ordinal < settings.devices; ++ordinal) {
     devices.push_back(std::make_unique<Device>());
@@ -33,6 +35,7 @@ void start_driver() {
   auto* made = new Driver(read_settings());
   set_process_memory(&made->memory);
   install_fault_handler();
+  if (made->settings.check_leak) report_leaks_at_exit(*made);
   the_driver.store(made, std::memory_order_release);
 }
 

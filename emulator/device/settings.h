@@ -5,7 +5,8 @@
 
 namespace kiln::emulator {
 
-/// The environment variables KILN_EMULATOR_…, read once by cuInit; docs/emulator.md lists them.
+/// The environment variables KILN_EMULATOR_…, read once by cuInit; docs/design/emulated-driver.md
+/// lists them.
 struct Settings {
   std::uint32_t devices = 1;          // _DEVICES
   std::uint64_t memory = 0;           // _MEMORY: bytes of each device

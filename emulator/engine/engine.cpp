@@ -100,11 +100,11 @@ void Engine::submit(Stream& stream, const OperationPointer& operation,
   dependencies_of(stream, dependencies);
   enqueue_locked(operation, dependencies);
   stream.tail = operation;
-  last_progress_ = now_ns();
   if (operation->waiting_for != 0) return;
   if (runs_inline(*operation)) {
     execute(lock, operation);
   } else {
+    last_progress_ = now_ns();
     ready_[operation->priority].push_back(operation);
     ++num_ready_;
     wake_locked();

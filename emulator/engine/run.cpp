@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 
 #include "emulator/device/context.h"
 #include "emulator/memory/memory.h"
@@ -106,10 +107,11 @@ Unit Run::take(std::mt19937_64* random) {
   }
   const std::size_t count = std::clamp<std::size_t>(waiting_.size() / (2 * workers_), 1, 64);
   for (std::size_t i = 0; i < count; ++i) {
-    if (random != nullptr && waiting_.size() > 1)
-      std::swap(waiting_.front(), waiting_[(*random)() % waiting_.size()]);
-    unit.resumed.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
+    auto next = waiting_.begin();
+    if (random != nullptr)
+      std::advance(next, static_cast<std::ptrdiff_t>((*random)() % waiting_.size()));
+    unit.resumed.push_back(std::move(*next));
+    waiting_.erase(next);
   }
   return unit;
 }

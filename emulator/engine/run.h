@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <random>
 #include <string>
@@ -47,7 +47,7 @@ class Run {
   void fail();
 
   /// The blocks that wait, unless some thread works on one.
-  const std::deque<std::unique_ptr<Block>>* waiting() const {
+  const std::list<std::unique_ptr<Block>>* waiting() const {
     return units_ == 0 ? &waiting_ : nullptr;
   }
 
@@ -62,8 +62,8 @@ class Run {
   std::uint64_t resident_ = 0;                      // begun and not ended
   std::uint64_t residency_ = 1, most_resident_ = 1;
   std::uint32_t units_ = 0;
-  std::deque<std::unique_ptr<Block>> waiting_;
-  std::uint64_t fruitless_ = 0;  // blocks looked at since one began or ended
+  std::list<std::unique_ptr<Block>> waiting_;  // costs nothing while it is empty
+  std::uint64_t fruitless_ = 0;                // blocks looked at since one began or ended
   BlockMode mode_ = BlockMode::unknown;
   bool failed_ = false;
 };

@@ -62,9 +62,10 @@ std::string describe_region(const Region& region, std::uint64_t address, bool fr
           ? format("{} bytes behind", address - region.end())
           : (address < region.address ? format("{} bytes before", region.address - address)
                                       : format("byte {} of", address - region.address));
-  return format("{} the {} bytes of {} at {:#x} of device {} ({}, allocation {}{})", where,
+  const std::string site = region.site.text();
+  return format("{} the {} bytes of {} at {:#x} of device {} ({}, allocation {}{}{}{})", where,
                 region.bytes, name_of(region.kind), region.address, region.device, region.call,
-                region.id, freed ? ", freed since" : "");
+                region.id, freed ? ", freed since" : "", site.empty() ? "" : ", by ", site);
 }
 
 }  // namespace
@@ -118,6 +119,7 @@ bool Memory::charge_locked(std::uint32_t device, std::uint64_t bytes) {
 std::optional<std::uint64_t> Memory::allocate(std::uint64_t bytes, const Request& request) {
   if (bytes > window_.bytes()) return std::nullopt;
   const bool host = request.kind == RegionKind::host;
+  const CallChain site = options_.record_sites ? CallChain::here() : CallChain{};
   std::unique_lock lock(mutex_);
   Heap& heap = request.heap ? *request.heap : *heaps_[host ? options_.devices : request.device];
   const std::uint64_t taken = Heap::taken(bytes);
@@ -137,6 +139,7 @@ std::optional<std::uint64_t> Memory::allocate(std::uint64_t bytes, const Request
   region.pool = request.pool;
   region.flags = request.flags;
   region.call = request.call;
+  region.site = site;
   region.heap = &heap;
   mark_allocated(region, taken);
   regions_.emplace(*address, std::move(region));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "emulator/memory/call_chain.h"
 #include "emulator/memory/heap.h"
 #include "emulator/memory/window.h"
 
@@ -31,6 +32,7 @@ struct Region {
   std::uint64_t pool = 0;     // handle of the pool
   unsigned flags = 0;         // as the host memory was asked for
   const char* call = "";      // the driver call that made it
+  CallChain site;             // who made it, when that is recorded
   Heap* heap = nullptr;
   std::uint64_t host = 0;  // registered: the address that the process uses
   bool moved = false;      // registered: the pages were private and shall be so again
@@ -49,6 +51,7 @@ class Memory {
     std::uint64_t bytes = 0;  // of each device
     bool check_bounds = false;
     bool check_written = false;
+    bool record_sites = false;  // who allocates, for reports; costs microseconds each time
   };
   /// Throws ValueError when the process has too few addresses or the system gives no memory files.
   explicit Memory(const Options& options);

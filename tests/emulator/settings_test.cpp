@@ -7,6 +7,7 @@
 #include <string>
 
 #include "api_fixture.h"
+#include "emulator/memory/memory.h"
 
 namespace kiln::emulator_test {
 namespace {
@@ -134,6 +135,49 @@ TEST_F(SettingsTest, HostAccessToDeviceMemoryNamesTheBuffer) {
       },
       ::testing::KilledBySignal(SIGSEGV),
       "the host touched the device address.*byte 12 of the 1000 bytes.*device 0.*cuMemAlloc");
+}
+
+TEST_F(SettingsTest, LeaksAreReportedAtExit) {
+  EXPECT_EXIT(
+      {
+        setenv("KILN_EMULATOR_CHECK", "leak", 1);
+        start();
+        CUdeviceptr kept = 0;
+        CUdeviceptr freed = 0;
+        cuMemAlloc_v2(&kept, 1234);
+        cuMemAlloc_v2(&freed, 99);
+        cuMemFree_v2(freed);
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(66), "1 allocations of 1234 bytes.*cuMemAlloc, allocation");
+  EXPECT_EXIT(
+      {
+        setenv("KILN_EMULATOR_CHECK", "leak", 1);
+        start();
+        kernel("empty");
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(SettingsTest, ChecksOfMemoryKnowTheBounds) {
+  EXPECT_EXIT(
+      {
+        setenv("KILN_EMULATOR_CHECK", "memory,init", 1);
+        start();
+        CUdeviceptr address = 0;
+        cuMemAlloc_v2(&address, 13);
+        const auto& view = emulator::process_memory()->view(0);
+        const std::uint8_t* bounds = view.bounds + ((address - view.first) >> 3);
+        const std::uint8_t* written = view.written + (address - view.first);
+        bool right = bounds[0] == 0 && bounds[1] == 5 && bounds[2] == 255 && written[3] == 0;
+        cuMemsetD8_v2(address + 3, 1, 2);
+        right = right && written[2] == 0 && written[3] == 1 && written[4] == 1 && written[5] == 0;
+        cuMemFree_v2(address);
+        right = right && bounds[0] == 255;
+        std::_Exit(right ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 [[noreturn]] void take_turns_with_one_worker() {
