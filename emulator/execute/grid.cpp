@@ -111,6 +111,12 @@ class LaunchedGrid final : public Grid {
     prototype_.local_bytes = kernel_.local_bytes;
     prototype_.scratch_first = launch_.view->scratch_first;
     prototype_.scratch_bytes = launch_.view->scratch_last - launch_.view->scratch_first;
+    prototype_.view_first = launch_.view->first;
+    prototype_.view_bytes = launch_.view->last - launch_.view->first;
+    prototype_.bounds = launch_.view->bounds;
+    prototype_.written = launch_.view->written;
+    prototype_.shared_limit =
+        traits_.waits ? static_cast<std::uint32_t>(shared_window()) : prototype_.shared_bytes;
     if (!launch_.cooperative) return;
     // The words of the barrier that cooperative groups hold for a grid: a size, then the barrier.
     workspace_ = ScratchMemory(*launch_.view, kWorkspaceBytes);

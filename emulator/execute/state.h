@@ -47,7 +47,13 @@ struct BlockState {
   std::uint64_t local_all = 0;
   std::uint64_t scratch_first = 0;
   std::uint64_t scratch_bytes = 0;
-  std::uint64_t workspace = 0;  // device address of the words of a grid's barrier, or 0
+  // For checks: the window of the view, and what it knows of its bytes.
+  std::uint64_t view_first = 0;
+  std::uint64_t view_bytes = 0;
+  const std::uint8_t* bounds = nullptr;
+  std::uint8_t* written = nullptr;
+  std::uint32_t shared_limit = 0;  // bytes of the window of shared memory, reserved ones included
+  std::uint64_t workspace = 0;     // device address of the words of a grid's barrier, or 0
   // Of blocks whose threads have stacks.
   std::uint32_t live = 0;          // threads that have not ended
   ThreadState* current = nullptr;  // the thread that runs, or goes on next

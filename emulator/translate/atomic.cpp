@@ -156,7 +156,7 @@ void atom(FunctionTranslator& f, Modifiers modifiers) {
   check(f, form);
   spin(f);
   Value* address = f.address(f.operand(1), form.space);
-  f.check_aligned(address, form.type.bytes() * form.vector);
+  f.check_access(address, form.type.bytes() * form.vector, form.space, AccessKind::update);
   if (form.vector == 1) {
     Value* operand = f.read(2, form.type);
     Value* replacement = sources == 2 ? f.read(3, form.type) : nullptr;
@@ -181,7 +181,7 @@ void red(FunctionTranslator& f, Modifiers modifiers) {
   f.finish(modifiers, 2);
   check(f, form);
   Value* address = f.address(f.operand(0), form.space);
-  f.check_aligned(address, form.type.bytes() * form.vector);
+  f.check_access(address, form.type.bytes() * form.vector, form.space, AccessKind::update);
   if (form.vector == 1) {
     perform(f, form, f.pointer(address), f.read(1, form.type), nullptr);
     return;
