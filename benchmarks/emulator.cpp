@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -166,10 +167,27 @@ void measure_checks(const std::string& program) {
   }
 }
 
+/// Lets the driver keep translated programs in a folder of its own, which is gone with this object.
+class PrivateCache {
+ public:
+  PrivateCache() {
+    setenv("KILN_CACHE", "1", 1);
+    if (mkdtemp(folder_)) setenv("KILN_CACHE_DIR", folder_, 1);
+  }
+  ~PrivateCache() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+ private:
+  char folder_[32] = "/tmp/emulator_numbersXXXXXX";
+};
+
 }  // namespace
 
 int main(int count, char** arguments) {
   try {
+    const PrivateCache cache;
     use_device(0);
     const std::vector<std::string> parts(arguments + 1, arguments + count);
     const auto wanted = [&](const char* part) {

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -47,26 +48,37 @@ std::string module_at(const std::vector<std::string>& seeds, std::uint64_t index
   return mutated(seeds, random);
 }
 
-/// The names of kernels in a text, as far as they can be seen from outside.
-std::vector<std::string> kernel_names(const std::string& text) {
-  std::vector<std::string> names;
+struct Kernel {
+  std::string name;
+  std::vector<bool> wide;  // for each parameter, whether it may be a pointer
+};
+
+/// The kernels of a text, as far as they can be seen from outside.
+std::vector<Kernel> kernels_of(const std::string& text) {
+  std::vector<Kernel> kernels;
   for (std::size_t at = 0; (at = text.find(".entry ", at)) != std::string::npos; ++at) {
     const std::size_t start = at + 7, end = text.find_first_of("( \n\t", start);
-    names.push_back(text.substr(start, end - start));
+    Kernel kernel{text.substr(start, end - start), {}};
+    const std::size_t last = std::min(text.find('{', start), text.size());
+    for (std::size_t p = text.find(".param ", start); p < last; p = text.find(".param ", p + 1)) {
+      kernel.wide.push_back(text.compare(p + 9, 2, "64") == 0);
+    }
+    kernels.push_back(kernel);
   }
-  return names;
+  return kernels;
 }
 
 void run_module(ModuleHandle module, const std::string& text, Address memory, Progress& progress) {
-  for (const std::string& name : kernel_names(text)) {
+  for (const auto& [name, wide] : kernels_of(text)) {
     Function function = nullptr;
     if (driver().module_function(&function, module, name.c_str()) != 0) continue;
-    // Enough for any parameters: pointers to memory, which also serve as sizes.
-    std::vector<std::uint64_t> values(64, memory);
-    for (std::size_t i = 3; i < values.size(); ++i) values[i] = i;
+    // Pointers to the same memory, and small numbers. Mutations may have added parameters.
+    std::vector<std::uint64_t> values(64, 3);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = i < wide.size() && wide[i] ? memory : i + 1;
+    }
     std::vector<void*> pointers;
     for (auto& value : values) pointers.push_back(&value);
-    pointers.resize(64);
     const Result launched =
         driver().launch(function, 2, 1, 1, 32, 1, 1, 256, nullptr, pointers.data(), nullptr);
     const Result result = launched ? launched : driver().synchronize_context();
@@ -110,7 +122,7 @@ void keep(const std::string& text, std::uint64_t index) {
 /// Waits for the child; false when it makes no progress for too long and was ended.
 bool wait_for(pid_t child, const Progress& progress, int& status) {
   using Clock = std::chrono::steady_clock;
-  const auto patience = std::chrono::seconds(60);
+  const auto patience = std::chrono::seconds(20);
   std::uint64_t last = progress.next;
   auto since = Clock::now();
   while (waitpid(child, &status, WNOHANG) == 0) {

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "float_forms.h"
+#include "integers.h"
 
 namespace kiln::emulator_test {
 namespace {
@@ -9,24 +10,8 @@ namespace {
 using u64 = std::uint64_t;
 using Wide = __int128;
 
-struct Integer {
-  const char* name;
-  Type type;  // of a register that holds it
-  int bits;
-  bool is_signed;
-  Wide low() const { return is_signed ? -(Wide{1} << (bits - 1)) : 0; }
-  Wide high() const { return (Wide{1} << (is_signed ? bits - 1 : bits)) - 1; }
-  Wide value(u64 word) const {
-    const Wide plain = static_cast<Wide>(bits == 64 ? word : word & ((u64{1} << bits) - 1));
-    return is_signed && (plain >> (bits - 1) & 1) ? plain - (Wide{1} << bits) : plain;
-  }
-};
-
-constexpr Integer kIntegers[] = {
-    {"s8", Type::s16, 8, true},    {"u8", Type::u16, 8, false},   {"s16", Type::s16, 16, true},
-    {"u16", Type::u16, 16, false}, {"s32", Type::s32, 32, true},  {"u32", Type::u32, 32, false},
-    {"s64", Type::s64, 64, true},  {"u64", Type::u64, 64, false},
-};
+constexpr Integer kConvertible[] = {
+    {"s8", Type::s16, 8, true}, {"u8", Type::u16, 8, false}, kS16, kU16, kS32, kU32, kS64, kU64};
 
 struct Mode {
   const char* suffix;
@@ -38,8 +23,8 @@ constexpr Mode kModes[] = {{".rn", Rounding::nearest_even},
                            {".rp", Rounding::up}};
 
 void add_between_integers(std::vector<Form>& forms) {
-  for (const Integer& to : kIntegers) {
-    for (const Integer& from : kIntegers) {
+  for (const Integer& to : kConvertible) {
+    for (const Integer& from : kConvertible) {
       for (const bool saturate : {false, true}) {
         // ptxas refuses to saturate what always fits.
         const bool fits = from.low() >= to.low() && from.high() <= to.high();
@@ -62,7 +47,7 @@ void add_between_integers(std::vector<Form>& forms) {
 }
 
 void add_from_integers(std::vector<Form>& forms, const Float& to) {
-  for (const Integer& from : kIntegers) {
+  for (const Integer& from : kConvertible) {
     for (const Mode& mode : kModes) {
       if (to.type == Type::bf16 && (mode.rounding != Rounding::nearest_even || from.bits == 8)) {
         continue;
@@ -79,7 +64,7 @@ void add_from_integers(std::vector<Form>& forms, const Float& to) {
 }
 
 void add_to_integers(std::vector<Form>& forms, const Float& from) {
-  for (const Integer& to : kIntegers) {
+  for (const Integer& to : kConvertible) {
     if (to.bits == 8) continue;
     for (const Mode& mode : kModes) {
       for (const bool ftz : {false, true}) {
