@@ -90,6 +90,7 @@ class LaunchedGrid final : public Grid {
         entry_(program_.entry(launch_.kernel)) {
     prototype_.launch = &launch_;
     prototype_.kernel_name = kernel_.name.c_str();
+    prototype_.source = &program_.source();
     prototype_.stop = &stop_;
     prototype_.base = launch_.view->base;
     prototype_.parameters = launch_.parameters.data();
@@ -111,6 +112,12 @@ class LaunchedGrid final : public Grid {
     prototype_.local_bytes = kernel_.local_bytes;
     prototype_.scratch_first = launch_.view->scratch_first;
     prototype_.scratch_bytes = launch_.view->scratch_last - launch_.view->scratch_first;
+    prototype_.view_first = launch_.view->first;
+    prototype_.view_bytes = launch_.view->last - launch_.view->first;
+    prototype_.bounds = launch_.view->bounds;
+    prototype_.written = launch_.view->written;
+    prototype_.shared_limit =
+        traits_.waits ? static_cast<std::uint32_t>(shared_window()) : prototype_.shared_bytes;
     if (!launch_.cooperative) return;
     // The words of the barrier that cooperative groups hold for a grid: a size, then the barrier.
     workspace_ = ScratchMemory(*launch_.view, kWorkspaceBytes);
@@ -137,10 +144,7 @@ class LaunchedGrid final : public Grid {
       auto arena = take_arena(num_threads(), stack, traits_.recursive);
       ScratchMemory scratch;
       RunningBlock block;
-      static_cast<BlockState&>(block) = prototype_;
-      block.launch = prototype_.launch;
-      block.kernel_name = prototype_.kernel_name;
-      block.stop = prototype_.stop;
+      copy_launch(block, prototype_);
       if (!place(block, scratch, num_threads())) return out_of_scratch();
       locate(block, index);
       start_threads(*arena, block, entry_.thread);
@@ -157,10 +161,7 @@ class LaunchedGrid final : public Grid {
   bool run_range(std::uint64_t begin, std::uint64_t end) override {
     if (traits_.waits) return false;
     RunningBlock block;
-    static_cast<BlockState&>(block) = prototype_;
-    block.launch = prototype_.launch;
-    block.kernel_name = prototype_.kernel_name;
-    block.stop = prototype_.stop;
+    copy_launch(block, prototype_);
     ScratchMemory scratch;
     if (!place(block, scratch, 1)) {
       out_of_scratch();
@@ -301,8 +302,9 @@ std::string FiberBlock::waiting() const {
   for (std::uint32_t i = 0; i < block.live; ++i, thread = thread->next) {
     if (thread->line == 0) return {};
     if (++listed > 8) continue;
-    text += format("{} waits for {} at line {} of the PTX.\n", describe(&block, thread),
-                   thread->wait == nullptr ? "a barrier" : thread->wait, thread->line);
+    text += format("{} waits for {} at {}.\n", describe(&block, thread),
+                   thread->wait == nullptr ? "a barrier" : thread->wait,
+                   block.source->describe(thread->line));
   }
   if (listed > 8) text += format("So do {} more threads of this block.\n", listed - 8);
   return text;

@@ -221,9 +221,12 @@ void matrix_operation(RunningBlock* block, std::uint32_t code, void* const (&lan
       break;
   }
   auto work = [&] {
-    if (form.d == MatrixType::f64) multiply<double, double>(form, lanes);
-    else if (form.d == MatrixType::s32) multiply<std::int64_t, std::int32_t>(form, lanes);
-    else multiply<float, float>(form, lanes);
+    if (form.d == MatrixType::f64)
+      multiply<double, double>(form, lanes);
+    else if (form.d == MatrixType::s32)
+      multiply<std::int64_t, std::int32_t>(form, lanes);
+    else
+      multiply<float, float>(form, lanes);
   };
   on_main_stack(block, work);
 }

@@ -47,6 +47,24 @@ void kiln_wmma_access(ThreadState* thread, std::uint32_t which, std::uint32_t sh
                       std::uint32_t type, std::uint32_t column_major, std::uint64_t stride,
                       std::byte* memory, std::uint32_t* registers, std::uint32_t store);
 
+// Multicast memory; `element` is a type and `values` the registers.
+void kiln_multimem_load(BlockState* block, std::uint64_t address, std::uint32_t operation,
+                        std::uint32_t element, std::uint32_t count, std::byte* values);
+void kiln_multimem_store(BlockState* block, std::uint64_t address, std::uint32_t bytes,
+                         const std::byte* values);
+void kiln_multimem_reduce(BlockState* block, std::uint64_t address, std::uint32_t operation,
+                          std::uint32_t element, std::uint32_t count, const std::byte* values);
+
+// Checks of an access, when the options of the load ask for them.
+void kiln_check_memory(BlockState* block, std::uint64_t address, std::uint32_t bytes,
+                       std::uint32_t kind, std::uint32_t line, std::uint32_t tid_x,
+                       std::uint32_t tid_y, std::uint32_t tid_z, std::uint32_t cta_x,
+                       std::uint32_t cta_y, std::uint32_t cta_z);
+void kiln_check_init(BlockState* block, std::uint64_t address, std::uint32_t bytes,
+                     std::uint32_t kind, std::uint32_t line, std::uint32_t tid_x,
+                     std::uint32_t tid_y, std::uint32_t tid_z, std::uint32_t cta_x,
+                     std::uint32_t cta_y, std::uint32_t cta_z);
+
 // Barriers in shared memory (mbarrier), and copies that complete at once.
 std::uint64_t kiln_mbarrier(BlockState* block, std::uint32_t operation, std::uint64_t address,
                             std::uint32_t count, std::uint32_t bytes);

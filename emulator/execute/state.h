@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 // What generated code and the runtime share. Generated code knows the offsets of the fields of
 // BlockState and ThreadState that `translate/` names; the rest belongs to the runtime.
@@ -47,7 +48,13 @@ struct BlockState {
   std::uint64_t local_all = 0;
   std::uint64_t scratch_first = 0;
   std::uint64_t scratch_bytes = 0;
-  std::uint64_t workspace = 0;  // device address of the words of a grid's barrier, or 0
+  // For checks: the window of the view, and what it knows of its bytes.
+  std::uint64_t view_first = 0;
+  std::uint64_t view_bytes = 0;
+  const std::uint8_t* bounds = nullptr;
+  std::uint8_t* written = nullptr;
+  std::uint32_t shared_limit = 0;  // bytes of the window of shared memory, reserved ones included
+  std::uint64_t workspace = 0;     // device address of the words of a grid's barrier, or 0
   // Of blocks whose threads have stacks.
   std::uint32_t live = 0;          // threads that have not ended
   ThreadState* current = nullptr;  // the thread that runs, or goes on next
@@ -83,6 +90,17 @@ struct KernelTraits {
   bool recursive = false;            // how deep it calls is known only at run time
   std::uint32_t dynamic_offset = 0;  // of dynamic shared memory
   std::uint64_t stack_bytes = 0;     // that its functions need at most, when not recursive
+};
+
+/// Where lines of the PTX come from, as `.loc` says: from PTX line `ptx` on, until the next entry.
+struct SourceLine {
+  std::uint32_t ptx = 0, file = 0, line = 0;
+};
+struct SourceLines {
+  std::vector<SourceLine> lines;  // in the order of the text
+  std::vector<std::string> files;
+  /// "line 12 of the PTX (a.cu:7)"
+  std::string describe(std::uint32_t ptx_line) const;
 };
 
 /// Names of the symbols of kernel `index` in the object.

@@ -163,7 +163,9 @@ bool complete(const Warp& warp, const Request& request, std::uint32_t mask) {
   return same;
 }
 
-std::uint64_t exchange(ThreadState* thread, const Request& request) {
+// Inlined, so that what a lane hands in goes from registers into its slot: through a structure in
+// memory, narrow stores before a wide load would stall.
+[[gnu::always_inline]] inline std::uint64_t exchange(ThreadState* thread, const Request& request) {
   RunningBlock* block = running(thread->block);
   Warp& warp = block->warps[thread->linear / kWarp];
   const std::uint32_t bit = std::uint32_t{1} << thread->linear % kWarp;

@@ -82,7 +82,7 @@ bool FunctionTranslator::param_is_constant(const Operand& operand) {
 void FunctionTranslator::check_aligned(Value* address, unsigned bytes) {
   if (bytes <= 1) return;
   Value* rest = b_.CreateAnd(address, b_.getInt64(bytes - 1));
-  if (waits_ || strict_alignment_) {
+  if (waits_) {
     fault_if(b_.CreateIsNotNull(rest), static_cast<std::uint32_t>(FaultCode::misaligned_address),
              address);
     return;
@@ -92,6 +92,54 @@ void FunctionTranslator::check_aligned(Value* address, unsigned bytes) {
   Value* slot = hidden(kMisaligned);
   rest = b_.CreateTrunc(rest, b_.getInt32Ty());
   b_.CreateStore(b_.CreateOr(b_.CreateLoad(b_.getInt32Ty(), slot), rest), slot);
+}
+
+void FunctionTranslator::check_access(Value* address, unsigned bytes, ptx::Space space,
+                                      AccessKind kind) {
+  check_aligned(address, bytes);
+  const LoadOptions& options = module_.options();
+  if (options.check_memory && space == ptx::Space::shared) {
+    Value* offset =
+        b_.CreateSub(address, block_field(offsetof(BlockState, shared), b_.getInt64Ty()));
+    Value* size = b_.CreateZExt(block_field(offsetof(BlockState, shared_limit), b_.getInt32Ty()),
+                                b_.getInt64Ty());
+    Value* end = b_.CreateAdd(offset, b_.getInt64(bytes));
+    fault_if(b_.CreateICmpUGT(end, size), static_cast<std::uint32_t>(FaultCode::illegal_address),
+             address);
+  } else if (options.check_memory && space != ptx::Space::local) {
+    check_memory(address, bytes);
+  }
+  if (options.check_init && (space == ptx::Space::none || space == ptx::Space::global))
+    call_check("kiln_check_init", address, bytes, kind);
+}
+
+// A byte of bounds says how much of 8 bytes is memory; 0, all of it, needs nothing more.
+void FunctionTranslator::check_memory(Value* address, unsigned bytes) {
+  Value* offset =
+      b_.CreateSub(address, block_field(offsetof(BlockState, view_first), b_.getInt64Ty()));
+  Value* inside =
+      b_.CreateICmpULT(offset, block_field(offsetof(BlockState, view_bytes), b_.getInt64Ty()));
+  Value* index = b_.CreateLShr(b_.CreateSelect(inside, offset, b_.getInt64(0)), 3);
+  Value* bounds = block_field(offsetof(BlockState, bounds), b_.getPtrTy());
+  llvm::Type* type = int_type(bytes <= 8 ? 8 : bytes);
+  Value* known =
+      b_.CreateAlignedLoad(type, b_.CreateGEP(b_.getInt8Ty(), bounds, index), llvm::Align(1));
+  llvm::BasicBlock *look = new_block("look"), *good = new_block("good");
+  llvm::MDBuilder metadata(module_.context());
+  b_.CreateCondBr(b_.CreateAnd(inside, b_.CreateIsNotNull(known)), look, good,
+                  metadata.createBranchWeights(1, 1 << 20));
+  start(look);
+  call_check("kiln_check_memory", address, bytes, AccessKind::update);
+  b_.CreateBr(good);
+  start(good);
+}
+
+void FunctionTranslator::call_check(std::string_view helper, Value* address, unsigned bytes,
+                                    AccessKind kind) {
+  call(helper, b_.getVoidTy(),
+       {hidden(kBlock), address, b_.getInt32(bytes), b_.getInt32(static_cast<unsigned>(kind)),
+        line_value(), hidden(kTidX), hidden(kTidY), hidden(kTidZ), hidden(kCtaX), hidden(kCtaY),
+        hidden(kCtaZ)});
 }
 
 void FunctionTranslator::mark_independent(llvm::Instruction* access) {

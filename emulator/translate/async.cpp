@@ -61,10 +61,10 @@ void copy_small(FunctionTranslator& f, Modifiers& modifiers) {
   const auto bytes = static_cast<unsigned>(size.value);
   Value* to = f.address(f.operand(0), ptx::Space::shared);
   Value* from = f.address(f.operand(1), ptx::Space::global);
-  f.check_aligned(to, bytes);
-  f.check_aligned(from, bytes);
+  f.check_access(to, bytes, ptx::Space::shared, AccessKind::write);
   llvm::Type* type = f.int_type(8 * bytes);
   const auto copy_all = [&] {
+    f.check_access(from, bytes, ptx::Space::global, AccessKind::read);
     b.CreateAlignedStore(b.CreateAlignedLoad(type, f.pointer(from), llvm::Align(1)), f.pointer(to),
                          llvm::Align(1));
   };

@@ -70,8 +70,7 @@ void check(FunctionTranslator& f, const Form& form) {
   else if (form.op == Op::add)
     good = (number && type.bits >= 32 && type.lanes == 1) || type.is_real();
   else
-    good = (number && type.bits >= 32 && type.lanes == 1) ||
-           (type.is_real() && type.bits == 16 && form.vector >= 1 && false);
+    good = number && type.bits >= 32 && type.lanes == 1;
   if (!good) f.unsupported("this type is not implemented here");
   if (type.is_real() && type.bits == 16 && !form.noftz) f.invalid("'.noftz' is expected");
 }
@@ -156,7 +155,7 @@ void atom(FunctionTranslator& f, Modifiers modifiers) {
   check(f, form);
   spin(f);
   Value* address = f.address(f.operand(1), form.space);
-  f.check_aligned(address, form.type.bytes() * form.vector);
+  f.check_access(address, form.type.bytes() * form.vector, form.space, AccessKind::update);
   if (form.vector == 1) {
     Value* operand = f.read(2, form.type);
     Value* replacement = sources == 2 ? f.read(3, form.type) : nullptr;
@@ -181,7 +180,7 @@ void red(FunctionTranslator& f, Modifiers modifiers) {
   f.finish(modifiers, 2);
   check(f, form);
   Value* address = f.address(f.operand(0), form.space);
-  f.check_aligned(address, form.type.bytes() * form.vector);
+  f.check_access(address, form.type.bytes() * form.vector, form.space, AccessKind::update);
   if (form.vector == 1) {
     perform(f, form, f.pointer(address), f.read(1, form.type), nullptr);
     return;

@@ -19,6 +19,8 @@ Translate find_form(std::string_view opcode) {
     forms::add_warp(forms);
     forms::add_async(forms);
     forms::add_matrix(forms);
+    forms::add_multimem(forms);
+    forms::add_video(forms);
     return forms;
   }();
   const auto found = table.find(opcode);

@@ -25,6 +25,8 @@ void add_barrier(Table& table);
 void add_warp(Table& table);
 void add_async(Table& table);
 void add_matrix(Table& table);
+void add_multimem(Table& table);
+void add_video(Table& table);
 
 // Modifiers that several families have.
 

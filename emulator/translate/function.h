@@ -25,6 +25,9 @@ enum HiddenArgument : unsigned {
   kNumHidden
 };
 
+/// What an access does, for checks.
+enum class AccessKind : std::uint8_t { read, write, update };
+
 /// The modifiers of an instruction, read from left to right.
 class Modifiers {
  public:
@@ -103,8 +106,10 @@ class FunctionTranslator {
   // Memory
   /// The device address of an address operand, for generic and other spaces alike.
   Value* address(const Operand& operand, ptx::Space space);
-  /// Faults (or notes the fault) when the address is no multiple of `bytes`.
-  void check_aligned(Value* address, unsigned bytes);
+  /// What is done before an access of `bytes`: it faults (or notes the fault) when the address is
+  /// no multiple of them, and as the options of the load ask, when they are not all memory of the
+  /// device, or were never written.
+  void check_access(Value* address, unsigned bytes, ptx::Space space, AccessKind kind);
   /// Where a device address can be read: base + address.
   Value* pointer(Value* address);
   /// The device address with which kernels reach host memory: the opposite of `pointer`.
@@ -172,6 +177,9 @@ class FunctionTranslator {
     std::unordered_map<std::string_view, Symbol> symbols;
   };
 
+  void check_aligned(Value* address, unsigned bytes);
+  void check_memory(Value* address, unsigned bytes);
+  void call_check(std::string_view helper, Value* address, unsigned bytes, AccessKind kind);
   void collect_names();
   void declare(const ptx::Declaration& declaration);
   void declare_parameters();
@@ -199,7 +207,6 @@ class FunctionTranslator {
   llvm::IRBuilder<> b_;
   llvm::BasicBlock* allocas_ = nullptr;  // registers and temporaries
   bool waits_ = false;
-  bool strict_alignment_ = false;  // an access that is not aligned faults at once
   Value* base_ = nullptr;
   Value* local_ = nullptr;
   Value* carry_ = nullptr;

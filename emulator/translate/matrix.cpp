@@ -1,6 +1,7 @@
 #include "emulator/execute/matrix.h"
 
 #include "emulator/execute/grid.h"
+#include "emulator/execute/state.h"
 #include "emulator/translate/forms.h"
 #include "kiln/support/format.h"
 
@@ -76,7 +77,10 @@ void move_matrices(FunctionTranslator& f, Modifiers modifiers, bool store) {
   // Lanes beyond the matrices give no row.
   auto& b = f.builder();
   Value* used = b.CreateICmpULT(f.lane(), b.getInt32(8U * form.count));
-  f.check_aligned(b.CreateSelect(used, address, b.getInt64(0)), 16);
+  Value* window = f.block_field(offsetof(BlockState, shared), b.getInt64Ty());
+  f.check_access(b.CreateSelect(used, address, window), 16,
+                 space == ptx::Space::none ? ptx::Space::none : ptx::Space::shared,
+                 store ? AccessKind::write : AccessKind::read);
   b.CreateStore(f.pointer(address), slot(f, buffer, offsetof(MatrixLane, pointer)));
   if (store) put(f, buffer, offsetof(MatrixLane, a), registers, kB32);
   perform(f, form, buffer);
@@ -241,7 +245,7 @@ void wmma_access(FunctionTranslator& f, Modifiers& modifiers, bool store) {
   Value* stride = f.num_operands() == 3 ? b.CreateZExt(f.read(2, kU32), b.getInt64Ty())
                                         : b.getInt64(layout == 0 ? columns : rows);
   Value* address = f.address(f.operand(store ? 0 : 1), space);
-  f.check_aligned(address, 16);
+  f.check_access(address, 16, space, store ? AccessKind::write : AccessKind::read);
   Value* buffer = f.temporary(llvm::ArrayType::get(b.getInt32Ty(), 16));
   if (store)
     put(f, buffer, 0, registers, expected.type);

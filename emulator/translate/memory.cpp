@@ -101,7 +101,8 @@ llvm::AtomicOrdering ordering(Access::Order order) {
 
 // Where the access goes, and the alignment that LLVM may rely on: none for plain accesses, since an
 // address that is not aligned shall have defined consequences.
-llvm::Value* place(FunctionTranslator& f, const ptx::Operand& operand, const Access& access) {
+llvm::Value* place(FunctionTranslator& f, const ptx::Operand& operand, const Access& access,
+                   AccessKind kind) {
   if (access.space == param) {
     if (llvm::Value* bytes = f.param_pointer(operand)) {
       if (!f.param_holds(operand, std::uint64_t{access.vector} * access.type.bytes()))
@@ -111,7 +112,7 @@ llvm::Value* place(FunctionTranslator& f, const ptx::Operand& operand, const Acc
     }
   }
   llvm::Value* address = f.address(operand, access.space);
-  f.check_aligned(address, access.vector * access.type.bytes());
+  f.check_access(address, access.vector * access.type.bytes(), access.space, kind);
   return f.pointer(address);
 }
 
@@ -135,7 +136,7 @@ void ld(FunctionTranslator& f, Modifiers modifiers) {
   const Access access = parse_access(f, modifiers, /*load=*/true);
   if (access.order != Access::Order::weak) spin(f);
   auto& b = f.builder();
-  llvm::Value* from = place(f, f.operand(1), access);
+  llvm::Value* from = place(f, f.operand(1), access, AccessKind::read);
   const bool parameter = access.space == param && f.param_pointer(f.operand(1)) != nullptr &&
                          f.param_is_constant(f.operand(1));
   std::vector<llvm::Value*> values;
@@ -161,7 +162,7 @@ void st(FunctionTranslator& f, Modifiers modifiers) {
     f.invalid("parameters of kernels cannot be written");
   auto& b = f.builder();
   const auto sources = elements(f, f.operand(1), access.vector);
-  llvm::Value* to = place(f, f.operand(0), access);
+  llvm::Value* to = place(f, f.operand(0), access, AccessKind::write);
   for (unsigned i = 0; i < access.vector; ++i) {
     llvm::Value* slot =
         b.CreateConstGEP1_64(b.getInt8Ty(), to, std::uint64_t{i} * access.type.bytes());

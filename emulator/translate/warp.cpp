@@ -44,8 +44,10 @@ void shfl(FunctionTranslator& f, Modifiers modifiers) {
 }
 
 void vote(FunctionTranslator& f, Modifiers modifiers) {
-  need_sync(f, modifiers);
+  // Some texts have the mode in front of ".sync".
+  const bool sync = modifiers.take_if(".sync");
   const int mode = modifiers.take_one_of(".all", ".any", ".uni", ".ballot");
+  if (!sync) need_sync(f, modifiers);
   const ptx::Type type = f.take_type(modifiers);
   f.finish(modifiers, 3);
   if (mode < 0 || !(type == (mode == 3 ? kB32 : kPred)))

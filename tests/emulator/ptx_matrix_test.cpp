@@ -41,7 +41,8 @@ struct Place {
 };
 Place place_of_a(int lane, int i, int per_register) {
   const int group = lane / 4, in_group = lane % 4, reg = i / per_register, part = i % per_register;
-  return {group + (reg % 2 == 1 ? 8 : 0), in_group * per_register + part + (reg >= 2 ? 4 * per_register : 0)};
+  return {group + (reg % 2 == 1 ? 8 : 0),
+          in_group * per_register + part + (reg >= 2 ? 4 * per_register : 0)};
 }
 Place place_of_b(int lane, int i, int per_register) {
   const int reg = i / per_register, part = i % per_register;
@@ -64,8 +65,11 @@ std::vector<std::uint32_t> fragments(const Matrix& matrix, const std::string& ty
 
 // Loads `count` registers %`name`0... of the lane from the parameter of that name.
 std::string load(const std::string& name, int count) {
-  std::string text = format("ld.param.u64 %x1, [{}];\nmul.wide.u32 %x2, %t, {};\nadd.s64 %x1, %x1, %x2;\n", name, 4 * count);
-  for (int i = 0; i < count; ++i) text += format("ld.global.b32 %{}{}, [%x1+{}];\n", name, i, 4 * i);
+  std::string text =
+      format("ld.param.u64 %x1, [{}];\nmul.wide.u32 %x2, %t, {};\nadd.s64 %x1, %x1, %x2;\n", name,
+             4 * count);
+  for (int i = 0; i < count; ++i)
+    text += format("ld.global.b32 %{}{}, [%x1+{}];\n", name, i, 4 * i);
   return text;
 }
 std::string list(const std::string& name, int count) {
@@ -79,27 +83,35 @@ void check_mma(int k, const std::string& type, const std::string& sums) {
   Machine& machine = Machine::instance();
   const Matrix a = random_matrix(16, k, 1), b = random_matrix(k, 8, 2), c = random_matrix(16, 8, 3);
   const int per_register = 32 / bits_of(type);
-  const int na = 16 * k / 32 / per_register, nb = 8 * k / 32 / per_register, nc = 4 / (32 / bits_of(sums));
-  const std::string text = ptx(
-      ".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{\n.reg .b32 %a<9>, %b<9>, "
-      "%c<9>, %d<9>, %t;\n.reg .b64 %x<4>;\nmov.u32 %t, %tid.x;\n" +
-      load("a", na) + load("b", nb) + load("c", nc) +
-      format("mma.sync.aligned.m16n8k{}.row.col.{}.{}.{}.{} {}, {}, {}, {};\n", k, sums, type, type, sums,
-             list("d", nc), list("a", na), list("b", nb), list("c", nc)) +
-      format("ld.param.u64 %x1, [d];\nmul.wide.u32 %x2, %t, {};\nadd.s64 %x1, %x1, %x2;\n", 4 * nc) + [&] {
-        std::string stores;
-        for (int i = 0; i < nc; ++i) stores += format("st.global.b32 [%x1+{}], %d{};\n", 4 * i, i);
-        return stores;
-      }() + "ret;\n}");
+  const int na = 16 * k / 32 / per_register, nb = 8 * k / 32 / per_register,
+            nc = 4 / (32 / bits_of(sums));
+  const std::string text =
+      ptx(".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{\n.reg "
+          ".b32 %a<9>, %b<9>, "
+          "%c<9>, %d<9>, %t;\n.reg .b64 %x<4>;\nmov.u32 %t, %tid.x;\n" +
+          load("a", na) + load("b", nb) + load("c", nc) +
+          format("mma.sync.aligned.m16n8k{}.row.col.{}.{}.{}.{} {}, {}, {}, {};\n", k, sums, type,
+                 type, sums, list("d", nc), list("a", na), list("b", nb), list("c", nc)) +
+          format("ld.param.u64 %x1, [d];\nmul.wide.u32 %x2, %t, {};\nadd.s64 %x1, %x1, %x2;\n",
+                 4 * nc) +
+          [&] {
+            std::string stores;
+            for (int i = 0; i < nc; ++i)
+              stores += format("st.global.b32 [%x1+{}], %d{};\n", 4 * i, i);
+            return stores;
+          }() +
+          "ret;\n}");
   const auto c_words = fragments(c, sums, 4, place_of_c);
   const std::uint64_t d = machine.allocate(4096);
-  const Result result = launch(
-      Program::load(text, {}), "k", {1, 1, 1}, {32, 1, 1},
-      {machine.upload(fragments(a, type, na * per_register,
-                                [&](int lane, int i) { return place_of_a(lane, i, per_register); })),
-       machine.upload(fragments(b, type, nb * per_register,
-                                [&](int lane, int i) { return place_of_b(lane, i, per_register); })),
-       machine.upload(c_words), d});
+  const Result result =
+      launch(Program::load(text, {}), "k", {1, 1, 1}, {32, 1, 1},
+             {machine.upload(
+                  fragments(a, type, na * per_register,
+                            [&](int lane, int i) { return place_of_a(lane, i, per_register); })),
+              machine.upload(
+                  fragments(b, type, nb * per_register,
+                            [&](int lane, int i) { return place_of_b(lane, i, per_register); })),
+              machine.upload(c_words), d});
   ASSERT_FALSE(result.fault) << result.fault->sentence;
   Matrix expected = c;
   for (int i = 0; i < 16; ++i)
@@ -126,15 +138,20 @@ TEST(PtxMatrix, LdmatrixGivesEachLaneItsPair) {
   Machine& machine = Machine::instance();
   for (const bool transposed : {false, true}) {
     const auto program = Program::load(
-        ptx(".visible .entry k(.param .u64 o)\n{\n.reg .b32 %r<12>, %t;\n.reg .b16 %h;\n.reg .b64 %x<4>;\n"
+        ptx(".visible .entry k(.param .u64 o)\n{\n.reg .b32 %r<12>, %t;\n.reg .b16 %h;\n.reg .b64 "
+            "%x<4>;\n"
             ".shared .align 16 .b8 room[512];\nmov.u32 %t, %tid.x;\nmov.u32 %r1, room;\n"
             // 256 halves, each its own number.
-            "shl.b32 %r2, %t, 4;\nadd.u32 %r1, %r1, %r2;\nshl.b32 %r3, %t, 3;\nmov.u32 %r4, 0;\nL:\n"
-            "cvt.u16.u32 %h, %r3;\nst.shared.u16 [%r1], %h;\nadd.u32 %r1, %r1, 2;\nadd.u32 %r3, %r3, 1;\n"
-            "add.u32 %r4, %r4, 1;\n.reg .pred %p;\nsetp.lt.u32 %p, %r4, 8;\n@%p bra L;\nbar.warp.sync -1;\n"
+            "shl.b32 %r2, %t, 4;\nadd.u32 %r1, %r1, %r2;\nshl.b32 %r3, %t, 3;\nmov.u32 %r4, "
+            "0;\nL:\n"
+            "cvt.u16.u32 %h, %r3;\nst.shared.u16 [%r1], %h;\nadd.u32 %r1, %r1, 2;\nadd.u32 %r3, "
+            "%r3, 1;\n"
+            "add.u32 %r4, %r4, 1;\n.reg .pred %p;\nsetp.lt.u32 %p, %r4, 8;\n@%p bra "
+            "L;\nbar.warp.sync -1;\n"
             "mov.u32 %r1, room;\nadd.u32 %r1, %r1, %r2;\nldmatrix.sync.aligned.m8n8.x4" +
             std::string(transposed ? ".trans" : "") +
-            ".shared.b16 {%r5, %r6, %r7, %r8}, [%r1];\nld.param.u64 %x1, [o];\nmul.wide.u32 %x2, %t, 16;\n"
+            ".shared.b16 {%r5, %r6, %r7, %r8}, [%r1];\nld.param.u64 %x1, [o];\nmul.wide.u32 %x2, "
+            "%t, 16;\n"
             "add.s64 %x1, %x1, %x2;\nst.global.v4.b32 [%x1], {%r5, %r6, %r7, %r8};\nret;\n}"),
         {});
     const std::uint64_t out = machine.allocate(512);
@@ -144,7 +161,8 @@ TEST(PtxMatrix, LdmatrixGivesEachLaneItsPair) {
         for (int part = 0; part < 2; ++part) {
           int row = lane / 4, column = lane % 4 * 2 + part;
           if (transposed) std::swap(row, column);
-          EXPECT_EQ(machine.array<std::uint16_t>(out)[lane * 8 + i * 2 + part], 64 * i + 8 * row + column);
+          EXPECT_EQ(machine.array<std::uint16_t>(out)[lane * 8 + i * 2 + part],
+                    64 * i + 8 * row + column);
         }
   }
 }
@@ -158,21 +176,29 @@ TEST(PtxMatrix, WmmaMultipliesWhatItLoads) {
     const Matrix a = random_matrix(s.m, s.k, 4), b = random_matrix(s.k, s.n, 5);
     std::vector<std::uint16_t> a_rows, b_columns;
     for (int i = 0; i < s.m; ++i)
-      for (int p = 0; p < s.k; ++p) a_rows.push_back(static_cast<std::uint16_t>(encode("bf16", a[i][p])));
+      for (int p = 0; p < s.k; ++p)
+        a_rows.push_back(static_cast<std::uint16_t>(encode("bf16", a[i][p])));
     for (int j = 0; j < s.n; ++j)
-      for (int p = 0; p < s.k; ++p) b_columns.push_back(static_cast<std::uint16_t>(encode("bf16", b[p][j])));
+      for (int p = 0; p < s.k; ++p)
+        b_columns.push_back(static_cast<std::uint16_t>(encode("bf16", b[p][j])));
     const std::string shape = format("m{}n{}k{}", s.m, s.n, s.k);
     const auto program = Program::load(
-        ptx(".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 d)\n{\n.reg .b32 %a<9>, %b<9>;\n"
-            ".reg .f32 %c<9>, %d<9>;\n.reg .b64 %x<4>;\nld.param.u64 %x1, [a];\nld.param.u64 %x2, [b];\n"
+        ptx(".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 d)\n{\n.reg .b32 %a<9>, "
+            "%b<9>;\n"
+            ".reg .f32 %c<9>, %d<9>;\n.reg .b64 %x<4>;\nld.param.u64 %x1, [a];\nld.param.u64 %x2, "
+            "[b];\n"
             "ld.param.u64 %x3, [d];\n" +
-            format("wmma.load.a.sync.aligned.row.{}.global.bf16 {}, [%x1], 16;\n", shape, list("a", s.a)) +
-            format("wmma.load.b.sync.aligned.col.{}.global.bf16 {}, [%x2], 16;\n", shape, list("b", s.b)) +
-            "mov.f32 %c0, 0f3F800000;\nmov.f32 %c1, %c0;\nmov.f32 %c2, %c0;\nmov.f32 %c3, %c0;\nmov.f32 %c4, %c0;\n"
+            format("wmma.load.a.sync.aligned.row.{}.global.bf16 {}, [%x1], 16;\n", shape,
+                   list("a", s.a)) +
+            format("wmma.load.b.sync.aligned.col.{}.global.bf16 {}, [%x2], 16;\n", shape,
+                   list("b", s.b)) +
+            "mov.f32 %c0, 0f3F800000;\nmov.f32 %c1, %c0;\nmov.f32 %c2, %c0;\nmov.f32 %c3, "
+            "%c0;\nmov.f32 %c4, %c0;\n"
             "mov.f32 %c5, %c0;\nmov.f32 %c6, %c0;\nmov.f32 %c7, %c0;\n" +
-            format("wmma.mma.sync.aligned.row.col.{}.f32.bf16.bf16.f32 {}, {}, {}, {};\n", shape, list("d", 8),
-                   list("a", s.a), list("b", s.b), list("c", 8)) +
-            format("wmma.store.d.sync.aligned.row.{}.global.f32 [%x3], {}, {};\nret;\n}}", shape, list("d", 8), s.n)),
+            format("wmma.mma.sync.aligned.row.col.{}.f32.bf16.bf16.f32 {}, {}, {}, {};\n", shape,
+                   list("d", 8), list("a", s.a), list("b", s.b), list("c", 8)) +
+            format("wmma.store.d.sync.aligned.row.{}.global.f32 [%x3], {}, {};\nret;\n}}", shape,
+                   list("d", 8), s.n)),
         {});
     const std::uint64_t d = machine.allocate(4 * s.m * s.n);
     const Result result = launch(program, "k", {1, 1, 1}, {32, 1, 1},
