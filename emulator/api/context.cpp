@@ -19,6 +19,13 @@ CUresult create(CUcontext* context, unsigned flags, CUdevice ordinal, unsigned v
   });
 }
 
+// Null for a primary context, too, that has ended.
+std::shared_ptr<Context> find_active(CUcontext handle) {
+  auto context = resolve<Context>(handle);
+  return context != nullptr && context->error.load() != CUDA_ERROR_CONTEXT_IS_DESTROYED ? context
+                                                                                        : nullptr;
+}
+
 // What the handle means to a call that takes null for the current context.
 std::shared_ptr<Context> given_or_current(CUcontext handle) {
   if (handle != nullptr) return resolve<Context>(handle);
@@ -73,7 +80,7 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
         stack.back()->handle == reinterpret_cast<std::uint64_t>(handle) &&
         stack.back()->error.load(std::memory_order_relaxed) != CUDA_ERROR_CONTEXT_IS_DESTROYED)
       return CUDA_SUCCESS;
-    auto context = resolve<Context>(handle);
+    auto context = find_active(handle);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     if (stack.empty()) {
       stack.push_back(std::move(context));
@@ -95,7 +102,7 @@ CUresult cuCtxGetCurrent(CUcontext* handle) {
 
 CUresult cuCtxPushCurrent_v2(CUcontext handle) {
   return driver_call([&](Driver&) {
-    auto context = resolve<Context>(handle);
+    auto context = find_active(handle);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     context_stack().push_back(std::move(context));
     return CUDA_SUCCESS;

@@ -146,26 +146,14 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal) {
   });
 }
 
-namespace {
-
-// Takes the primary context out of its device and ends it.
-void end_primary(Driver& driver, Device& device, std::shared_ptr<Context> primary) {
-  if (primary == nullptr) return;
-  handles().remove(primary->handle, ObjectKind::context);
-  end_context(driver, primary);
-}
-
-}  // namespace
-
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   return device_call(ordinal, [&](Driver& driver, Device& device) {
-    std::shared_ptr<Context> ended;
     {
       std::lock_guard lock(device.mutex);
       if (device.primary_uses == 0) return CUDA_ERROR_INVALID_CONTEXT;
-      if (--device.primary_uses == 0) ended.swap(device.primary);
+      if (--device.primary_uses != 0) return CUDA_SUCCESS;
     }
-    end_primary(driver, device, ended);
+    end_primary(driver, device);
     return CUDA_SUCCESS;
   });
 }
@@ -174,15 +162,10 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
   return cuDevicePrimaryCtxRelease_v2(ordinal);
 }
 
+// Those who retained it still have to release it.
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   return device_call(ordinal, [&](Driver& driver, Device& device) {
-    std::shared_ptr<Context> ended;
-    {
-      std::lock_guard lock(device.mutex);
-      ended.swap(device.primary);
-      device.primary_uses = 0;
-    }
-    end_primary(driver, device, ended);
+    end_primary(driver, device);
     return CUDA_SUCCESS;
   });
 }
@@ -194,7 +177,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* acti
     if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(device.mutex);
     *flags = device.primary_flags;
-    *active = device.primary != nullptr ? 1 : 0;
+    *active = device.primary_active ? 1 : 0;
     return CUDA_SUCCESS;
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "emulator/api/capture.h"
 #include "emulator/device/leaks.h"
@@ -90,6 +91,7 @@ void end_context(Driver& driver, const std::shared_ptr<Context>& context) {
   for (std::uint32_t peer = 0; peer < driver.settings.devices; ++peer)
     if ((context->peers >> peer & 1) != 0)
       driver.memory.set_reach(nullptr, peer, context->device, false);
+  context->peers = 0;
   for (const std::uint64_t handle : events) handles().remove(handle, ObjectKind::event);
   for (const std::uint64_t handle : modules) {
     const auto module =
@@ -107,9 +109,22 @@ std::shared_ptr<Context> retain_primary(Driver& driver, Device& device) {
     context->primary = true;
     if (handles().add(context) == 0) return nullptr;
     device.primary = context;
+  } else if (!device.primary_active) {
+    {
+      std::lock_guard engine_lock(driver.engine.mutex());
+      device.primary->streams = {device.primary->legacy};
+    }
+    device.primary->error = CUDA_SUCCESS;
   }
+  device.primary_active = true;
   ++device.primary_uses;
   return device.primary;
+}
+
+void end_primary(Driver& driver, Device& device) {
+  std::lock_guard lock(device.mutex);
+  if (!std::exchange(device.primary_active, false)) return;
+  end_context(driver, device.primary);
 }
 
 Module::~Module() {

@@ -18,8 +18,10 @@ namespace kiln::emulator {
 /// An emulated device.
 struct Device {
   std::uint32_t ordinal = 0;
-  std::mutex mutex;                  // of what follows
-  std::shared_ptr<Context> primary;  // null while nobody retains it
+  std::mutex mutex;  // of what follows
+  // Made once; its handle stays the same whenever it ends and begins again.
+  std::shared_ptr<Context> primary;
+  bool primary_active = false;
   std::uint32_t primary_uses = 0;
   unsigned primary_flags = 0;
   CUmemoryPool default_pool = nullptr, current_pool = nullptr;
@@ -55,8 +57,10 @@ std::shared_ptr<Context> make_context(Driver& driver, std::uint32_t device, unsi
                                       unsigned version);
 /// Ends a context: its work, streams, events, modules and memory.
 void end_context(Driver& driver, const std::shared_ptr<Context>& context);
-/// The primary context of a device, made when nobody retains it; counts one more use.
+/// The primary context of a device, which begins when it is not active; counts one more use.
 std::shared_ptr<Context> retain_primary(Driver& driver, Device& device);
+/// Ends the primary context if it is active; its uses still count.
+void end_primary(Driver& driver, Device& device);
 
 /// A new stream of a context, known to the engine; without a handle.
 std::shared_ptr<Stream> make_stream(Driver& driver, const std::shared_ptr<Context>& context,

@@ -444,7 +444,7 @@ bool Engine::done(const Operation& operation) {
 }
 
 void Engine::abandon(Context& context) {
-  context.fail(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  context.error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   Lock lock(mutex_);
   wake_locked();
   help_until(lock, [&] { return context.unfinished.load(std::memory_order_acquire) == 0; });

@@ -93,7 +93,10 @@ class ApiTest : public ::testing::Test {
   }
   void TearDown() override {
     cuCtxSetCurrent(nullptr);
-    for (int device = 0; device < kDevices; ++device) cuDevicePrimaryCtxReset_v2(device);
+    for (int device = 0; device < kDevices; ++device) {
+      cuDevicePrimaryCtxReset_v2(device);
+      while (cuDevicePrimaryCtxRelease_v2(device) == CUDA_SUCCESS) continue;
+    }
   }
 
   void use(int device) { ASSERT_EQ(cuCtxSetCurrent(contexts[device]), CUDA_SUCCESS); }

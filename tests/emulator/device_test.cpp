@@ -126,6 +126,26 @@ TEST_F(DeviceTest, PrimaryContextLivesWhileItIsRetained) {
   EXPECT_EQ(cuCtxSetCurrent(contexts[3]), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+TEST_F(DeviceTest, ResetPrimaryContextBeginsAgainUnderItsHandle) {
+  use(2);
+  const CUdeviceptr address = allocate(16);
+  ASSERT_EQ(launch(kernel("store_value"), nullptr, CUdeviceptr{8}, 1u), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  ASSERT_EQ(cuDevicePrimaryCtxReset_v2(2), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxSetCurrent(contexts[2]), CUDA_ERROR_INVALID_CONTEXT);
+  CUcontext again = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&again, 2), CUDA_SUCCESS);
+  EXPECT_EQ(again, contexts[2]);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE) << "it went with the reset";
+  ASSERT_EQ(launch(kernel("store_value"), nullptr, allocate(4), 1u), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(2), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(2), CUDA_SUCCESS) << "resetting releases nothing";
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(2), CUDA_ERROR_INVALID_CONTEXT);
+}
+
 TEST_F(DeviceTest, MemoryEndsWithItsContext) {
   std::size_t before = 0, during = 0, after = 0, total = 0;
   ASSERT_EQ(cuMemGetInfo_v2(&before, &total), CUDA_SUCCESS);
