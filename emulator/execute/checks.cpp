@@ -22,10 +22,10 @@ struct Access {
   fault.code = FaultCode::illegal_address;
   fault.address = access.address;
   fault.sentence = format(
-      "Thread ({},{},{}) of block ({},{},{}) of kernel '{}' accesses {} bytes at {:#x}, line {} of "
-      "the PTX: {}.",
+      "Thread ({},{},{}) of block ({},{},{}) of kernel '{}' accesses {} bytes at {:#x}, {}: {}.",
       access.tid[0], access.tid[1], access.tid[2], access.cta[0], access.cta[1], access.cta[2],
-      block->kernel_name, access.bytes, access.address, access.line, problem);
+      block->kernel_name, access.bytes, access.address, block->source->describe(access.line),
+      problem);
   const std::string place = describe_address(access.address);
   if (!place.empty()) fault.sentence += format(" The address is {}.", place);
   raise_fault(block, std::move(fault));

@@ -73,10 +73,7 @@ void give_arena(std::unique_ptr<FiberArena> arena) {
 void start_threads(FiberArena& arena, const RunningBlock& prototype,
                    void (*code)(BlockState*, ThreadState*)) {
   RunningBlock& block = arena.block;
-  static_cast<BlockState&>(block) = prototype;
-  block.launch = prototype.launch;
-  block.kernel_name = prototype.kernel_name;
-  block.stop = prototype.stop;
+  copy_launch(block, prototype);
   block.main_stack = nullptr;
   block.progress = 1;
   block.progress_seen = 0;

@@ -90,6 +90,7 @@ class LaunchedGrid final : public Grid {
         entry_(program_.entry(launch_.kernel)) {
     prototype_.launch = &launch_;
     prototype_.kernel_name = kernel_.name.c_str();
+    prototype_.source = &program_.source();
     prototype_.stop = &stop_;
     prototype_.base = launch_.view->base;
     prototype_.parameters = launch_.parameters.data();
@@ -143,10 +144,7 @@ class LaunchedGrid final : public Grid {
       auto arena = take_arena(num_threads(), stack, traits_.recursive);
       ScratchMemory scratch;
       RunningBlock block;
-      static_cast<BlockState&>(block) = prototype_;
-      block.launch = prototype_.launch;
-      block.kernel_name = prototype_.kernel_name;
-      block.stop = prototype_.stop;
+      copy_launch(block, prototype_);
       if (!place(block, scratch, num_threads())) return out_of_scratch();
       locate(block, index);
       start_threads(*arena, block, entry_.thread);
@@ -163,10 +161,7 @@ class LaunchedGrid final : public Grid {
   bool run_range(std::uint64_t begin, std::uint64_t end) override {
     if (traits_.waits) return false;
     RunningBlock block;
-    static_cast<BlockState&>(block) = prototype_;
-    block.launch = prototype_.launch;
-    block.kernel_name = prototype_.kernel_name;
-    block.stop = prototype_.stop;
+    copy_launch(block, prototype_);
     ScratchMemory scratch;
     if (!place(block, scratch, 1)) {
       out_of_scratch();
@@ -307,8 +302,9 @@ std::string FiberBlock::waiting() const {
   for (std::uint32_t i = 0; i < block.live; ++i, thread = thread->next) {
     if (thread->line == 0) return {};
     if (++listed > 8) continue;
-    text += format("{} waits for {} at line {} of the PTX.\n", describe(&block, thread),
-                   thread->wait == nullptr ? "a barrier" : thread->wait, thread->line);
+    text += format("{} waits for {} at {}.\n", describe(&block, thread),
+                   thread->wait == nullptr ? "a barrier" : thread->wait,
+                   block.source->describe(thread->line));
   }
   if (listed > 8) text += format("So do {} more threads of this block.\n", listed - 8);
   return text;

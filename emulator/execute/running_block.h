@@ -40,6 +40,7 @@ struct RunningBlock : BlockState {
   Warp* warps = nullptr;
   const Launch* launch = nullptr;
   const char* kernel_name = "";
+  const SourceLines* source = nullptr;
   std::atomic<bool>* stop = nullptr;  // of the grid
   // The first fault of the block.
   bool faulted = false;
@@ -47,6 +48,15 @@ struct RunningBlock : BlockState {
   // Where stack overflows show.
   std::uintptr_t guards_first = 0, guards_last = 0;
 };
+
+/// Copies what a grid knows of all its blocks.
+inline void copy_launch(RunningBlock& block, const RunningBlock& prototype) {
+  static_cast<BlockState&>(block) = prototype;
+  block.launch = prototype.launch;
+  block.kernel_name = prototype.kernel_name;
+  block.source = prototype.source;
+  block.stop = prototype.stop;
+}
 
 inline RunningBlock* running(BlockState* block) { return static_cast<RunningBlock*>(block); }
 

@@ -1,5 +1,6 @@
 #include "emulator/execute/runtime.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -27,6 +28,17 @@ std::string_view reason_of(FaultCode code) {
 
 }  // namespace
 
+std::string SourceLines::describe(std::uint32_t ptx_line) const {
+  std::string text = format("line {} of the PTX", ptx_line);
+  const auto after = std::upper_bound(
+      lines.begin(), lines.end(), ptx_line,
+      [](std::uint32_t line, const SourceLine& entry) { return line < entry.ptx; });
+  if (after == lines.begin()) return text;
+  const SourceLine& entry = *std::prev(after);
+  if (entry.line == 0 || entry.file >= files.size()) return text;
+  return text + format(" ({}:{})", files[entry.file], entry.line);
+}
+
 extern "C" void kiln_fault(BlockState* state, ThreadState*, std::uint32_t code,
                            std::uint64_t address, std::uint32_t line, std::uint32_t tid_x,
                            std::uint32_t tid_y, std::uint32_t tid_z, std::uint32_t cta_x,
@@ -39,7 +51,7 @@ extern "C" void kiln_fault(BlockState* state, ThreadState*, std::uint32_t code,
   if (line == 0) who = "A thread of block";
   fault.sentence = format("{} ({},{},{}) of kernel '{}' {}", who, cta_x, cta_y, cta_z,
                           block->kernel_name, reason_of(fault.code));
-  if (line != 0) fault.sentence += format(" at line {} of the PTX", line);
+  if (line != 0) fault.sentence += format(" at {}", block->source->describe(line));
   if (line != 0 && address != 0) fault.sentence += format(", value {:#x}", address);
   fault.sentence += '.';
   if (!block->faulted) block->fault = std::move(fault);

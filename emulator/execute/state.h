@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 // What generated code and the runtime share. Generated code knows the offsets of the fields of
 // BlockState and ThreadState that `translate/` names; the rest belongs to the runtime.
@@ -89,6 +90,17 @@ struct KernelTraits {
   bool recursive = false;            // how deep it calls is known only at run time
   std::uint32_t dynamic_offset = 0;  // of dynamic shared memory
   std::uint64_t stack_bytes = 0;     // that its functions need at most, when not recursive
+};
+
+/// Where lines of the PTX come from, as `.loc` says: from PTX line `ptx` on, until the next entry.
+struct SourceLine {
+  std::uint32_t ptx = 0, file = 0, line = 0;
+};
+struct SourceLines {
+  std::vector<SourceLine> lines;  // in the order of the text
+  std::vector<std::string> files;
+  /// "line 12 of the PTX (a.cu:7)"
+  std::string describe(std::uint32_t ptx_line) const;
 };
 
 /// Names of the symbols of kernel `index` in the object.

@@ -113,6 +113,8 @@ void fields(Stream& s, Program& program) {
     s.list(variable.initial, [&](auto& byte) { s.plain(byte); });
     s.list(variable.relocations, [&](auto& relocation) { s.plain(relocation); });
   });
+  s.list(program.source.lines, [&](auto& line) { s.plain(line); });
+  s.list(program.source.files, [&](auto& file) { s.text(file); });
   s.text(program.object);
 }
 

@@ -13,6 +13,7 @@ struct CachedProgram {
   std::vector<Kernel> kernels;
   std::vector<KernelTraits> traits;
   std::vector<Variable> variables;
+  SourceLines source;
   std::string object;
 };
 

@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
@@ -24,9 +25,9 @@
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Vectorize/LoopVectorize.h>
 #include <llvm/Transforms/Vectorize/SLPVectorizer.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "emulator/program/jit.h"
 #include "emulator/program/stack_sizes.h"
@@ -35,9 +36,6 @@
 
 namespace kiln::emulator {
 namespace {
-
-// Changes whenever the same text gives other code.
-constexpr std::string_view kCodeVersion = "1";
 
 struct Host {
   const llvm::Target* target = nullptr;
@@ -77,7 +75,7 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine() {
   options.EmitStackSizeSection = true;
   return std::unique_ptr<llvm::TargetMachine>(host().target->createTargetMachine(
       llvm::Triple("x86_64-unknown-linux-gnu"), host().cpu, host().features, options,
-      llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+      llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Less));
 }
 
 // Collects what LLVM reports as errors; the default handler of a context ends the process.
@@ -160,11 +158,22 @@ void run_passes(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.run(module, modules);
 }
 
+// The file that this code comes from: another build may translate otherwise.
+std::string own_file() {
+  Dl_info info;
+  struct stat status;
+  if (::dladdr(reinterpret_cast<const void*>(&compile), &info) == 0 ||
+      ::stat(info.dli_fname, &status) != 0)
+    return "";
+  return format("{} {} {}.{}", status.st_ino, status.st_size, status.st_mtim.tv_sec,
+                status.st_mtim.tv_nsec);
+}
+
 }  // namespace
 
 const std::string& code_identity() {
   static const std::string identity =
-      format("{} {} {} {}", kCodeVersion, LLVM_VERSION_STRING, host().cpu, host().features);
+      format("{} {} {} {}", own_file(), LLVM_VERSION_STRING, host().cpu, host().features);
   return identity;
 }
 

@@ -36,6 +36,7 @@ std::shared_ptr<const Program> Program::load(std::string_view text, const LoadOp
   parts.kernels = std::move(translation.kernels);
   parts.traits = std::move(translation.traits);
   parts.variables = std::move(translation.variables);
+  parts.source = std::move(translation.source);
   cache.store(key, parts);
   return LoadedProgram::link(std::move(parts));
 }
@@ -45,6 +46,7 @@ std::shared_ptr<const Program> LoadedProgram::link(CachedProgram parts) {
   program->kernels_ = std::move(parts.kernels);
   program->traits_ = std::move(parts.traits);
   program->variables_ = std::move(parts.variables);
+  program->source_ = std::move(parts.source);
   program->link(parts.object);
   return program;
 }

@@ -13,6 +13,7 @@ class LoadedProgram : public Program {
   std::span<const Kernel> kernels() const override { return kernels_; }
   std::span<const Variable> variables() const override { return variables_; }
   const KernelTraits& traits(std::uint32_t kernel) const { return traits_[kernel]; }
+  const SourceLines& source() const { return source_; }
   const KernelCode& entry(std::uint32_t kernel) const { return entries_[kernel]; }
 
   /// A program from what the translation or the cache gives. Throws LoadError.
@@ -24,6 +25,7 @@ class LoadedProgram : public Program {
   std::vector<Kernel> kernels_;
   std::vector<Variable> variables_;
   std::vector<KernelTraits> traits_;
+  SourceLines source_;
   std::vector<KernelCode> entries_;
   std::unique_ptr<LoadedCode> code_;
 };

@@ -82,7 +82,7 @@ bool FunctionTranslator::param_is_constant(const Operand& operand) {
 void FunctionTranslator::check_aligned(Value* address, unsigned bytes) {
   if (bytes <= 1) return;
   Value* rest = b_.CreateAnd(address, b_.getInt64(bytes - 1));
-  if (waits_ || strict_alignment_) {
+  if (waits_) {
     fault_if(b_.CreateIsNotNull(rest), static_cast<std::uint32_t>(FaultCode::misaligned_address),
              address);
     return;

@@ -70,8 +70,7 @@ void check(FunctionTranslator& f, const Form& form) {
   else if (form.op == Op::add)
     good = (number && type.bits >= 32 && type.lanes == 1) || type.is_real();
   else
-    good = (number && type.bits >= 32 && type.lanes == 1) ||
-           (type.is_real() && type.bits == 16 && form.vector >= 1 && false);
+    good = number && type.bits >= 32 && type.lanes == 1;
   if (!good) f.unsupported("this type is not implemented here");
   if (type.is_real() && type.bits == 16 && !form.noftz) f.invalid("'.noftz' is expected");
 }

@@ -207,7 +207,6 @@ class FunctionTranslator {
   llvm::IRBuilder<> b_;
   llvm::BasicBlock* allocas_ = nullptr;  // registers and temporaries
   bool waits_ = false;
-  bool strict_alignment_ = false;  // an access that is not aligned faults at once
   Value* base_ = nullptr;
   Value* local_ = nullptr;
   Value* carry_ = nullptr;

@@ -15,6 +15,31 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t step) {
   return (value + step - 1) / step * step;
 }
 
+// A `.loc` holds for the instructions behind it, up to the next one or the end of the function.
+SourceLines collect_lines(const ptx::Module& syntax) {
+  SourceLines source;
+  source.files = syntax.files;
+  for (const ptx::Function& function : syntax.functions) {
+    const ptx::Location* location = nullptr;
+    bool started = false;
+    for (const ptx::Statement& statement : function.body) {
+      if (const auto* next = std::get_if<ptx::Location>(&statement)) {
+        location = next;
+        started = true;
+      }
+      const auto* instruction = std::get_if<ptx::Instruction>(&statement);
+      if (instruction == nullptr || !started) continue;
+      source.lines.push_back({instruction->line, location->file, location->line});
+      started = false;
+    }
+    // What follows is another function, whose lines are not known until its first `.loc`.
+    if (location != nullptr && !function.body.empty())
+      if (const auto* last = std::get_if<ptx::Instruction>(&function.body.back()))
+        source.lines.push_back({last->line + 1, 0, 0});
+  }
+  return source;
+}
+
 constexpr std::uint64_t kMaxStaticShared = 227 << 10;
 
 }  // namespace
@@ -46,6 +71,7 @@ Translation ModuleTranslator::run() {
   for (std::uint32_t i = 0; i < facts_.size(); ++i)
     if (facts_[i].syntax->is_entry) add_kernel(i, result);
   result.variables = std::move(variables_);
+  result.source = collect_lines(syntax_);
   result.module = std::move(module_);
   result.context = std::move(context_);
   return result;

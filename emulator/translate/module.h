@@ -40,6 +40,7 @@ struct Translation {
   std::vector<KernelTraits> traits;               // of each kernel
   std::vector<std::vector<std::string>> callees;  // symbols of all that each kernel may call
   std::vector<Variable> variables;
+  SourceLines source;
 };
 
 /// Turns a parsed text into LLVM IR. Throws LoadError.

@@ -54,9 +54,7 @@ llvm::Value* FunctionTranslator::read(const Operand& operand, Type type, bool wi
       if (type.kind == Kind::real && type.lanes == 1 && type.bits >= 32)
         invalid("an integer is given where a real number is expected");
       llvm::APInt bits(64, static_cast<std::uint64_t>(operand.value));
-      return from_bits(b_.getInt(type.is_signed() ? bits.sextOrTrunc(type.width())
-                                                  : bits.sextOrTrunc(type.width())),
-                       type);
+      return from_bits(b_.getInt(bits.sextOrTrunc(type.width())), type);
     }
     case Operand::Kind::real: {
       const auto bits = static_cast<std::uint64_t>(operand.value);

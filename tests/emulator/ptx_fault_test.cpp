@@ -61,6 +61,17 @@ TEST(PtxFault, TrapsAndAssertionsEndTheKernel) {
   EXPECT_NE(result.fault->sentence.find("Thread (3,0,0)"), std::string::npos);
 }
 
+TEST(PtxFault, SourceLinesAreNamed) {
+  const auto program = Program::load(
+      ptx(".file 1 \"folder/some.cu\"\n.visible .entry k()\n{\n.reg .b32 %r;\n.loc 1 17 3\n"
+          "mov.u32 %r, 1;\n.loc 1 18 3\ntrap;\nret;\n}"),
+      {});
+  const Result result = launch(program, "k", {1, 1, 1}, {1, 1, 1}, {});
+  ASSERT_TRUE(result.fault);
+  EXPECT_NE(result.fault->sentence.find("folder/some.cu:18"), std::string::npos)
+      << result.fault->sentence;
+}
+
 TEST(PtxFault, EndlessRecursionRunsOutOfStack) {
   const auto program = Program::load(
       ptx(".func (.param .b32 r) f(.param .b32 a)\n{\n.reg .b32 %r<4>;\n.local .b8 room[256];\n"

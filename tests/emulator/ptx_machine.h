@@ -38,6 +38,14 @@ class Machine {
     return std::vector<T>(first, first + count);
   }
   const DeviceView& view() const { return view_; }
+  /// From now on there is a byte for every 8 of the window, as the driver makes it for the check of
+  /// memory: all of it may be touched but for what `limit` marks.
+  void keep_bounds();
+  /// Of the 8 bytes at an address, only the first `bytes` may be touched.
+  void limit(std::uint64_t address, std::uint8_t bytes);
+  /// The same for the check of what was written; nothing is, before `upload`ed bytes are marked.
+  void keep_written();
+  void mark_written(std::uint64_t address, std::uint64_t bytes);
   /// An address within the window where nothing is mapped.
   std::uint64_t unmapped() const { return view_.last - (1 << 20); }
 

@@ -48,6 +48,25 @@ std::uint64_t Machine::allocate(std::uint64_t bytes) {
   return address;
 }
 
+void Machine::keep_bounds() {
+  view_.bounds =
+      static_cast<std::uint8_t*>(::mmap(nullptr, kSize / 8 + 64, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+}
+
+void Machine::limit(std::uint64_t address, std::uint8_t bytes) {
+  const_cast<std::uint8_t*>(view_.bounds)[(address - view_.first) / 8] = bytes;
+}
+
+void Machine::keep_written() {
+  view_.written = static_cast<std::uint8_t*>(::mmap(
+      nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+}
+
+void Machine::mark_written(std::uint64_t address, std::uint64_t bytes) {
+  std::memset(view_.written + (address - view_.first), 1, bytes);
+}
+
 Result launch(const std::shared_ptr<const Program>& program, std::string_view kernel, Dim3 grid,
               Dim3 block, const std::vector<std::uint64_t>& arguments, std::uint32_t dynamic_shared,
               bool cooperative) {
