@@ -37,13 +37,13 @@ u32 by_parts(u32 a, u32 b, int bits, Function function) {
   return result;
 }
 
+/// Three bits of each selector count.
 u32 permuted(u32 x, u32 y, u32 selectors) {
   const u64 both = x | static_cast<u64>(y) << 32;
   u32 result = 0;
   for (int i = 0; i < 4; ++i) {
     const u32 byte = both >> 8 * (selectors >> 4 * i & 7) & 0xff;
-    const bool sign = selectors >> 4 * i & 8;
-    result |= (sign ? (byte & 0x80 ? 0xff : 0) : byte) << 8 * i;
+    result |= byte << 8 * i;
   }
   return result;
 }
