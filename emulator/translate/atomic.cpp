@@ -102,8 +102,9 @@ llvm::AtomicRMWInst::BinOp rmw_of(const Form& form) {
 
 constexpr auto kOrder = llvm::AtomicOrdering::SequentiallyConsistent;
 
-// Halves are added in a loop of compare and swap, with the arithmetic of `add`.
-Value* add_halves(FunctionTranslator& f, Value* place, ptx::Type type, Value* added) {
+// A loop of compare and swap around `sum(old)`, both as bits.
+template <typename Sum>
+Value* add_in_loop(FunctionTranslator& f, Value* place, ptx::Type type, const Sum& sum) {
   auto& b = f.builder();
   llvm::Type* bits = f.int_type(type.width());
   const llvm::Align alignment(type.bytes());
@@ -117,30 +118,65 @@ Value* add_halves(FunctionTranslator& f, Value* place, ptx::Type type, Value* ad
   f.start(loop);
   auto* old = b.CreatePHI(bits, 2);
   old->addIncoming(first, before);
-  const ptx::Type lane{type.kind, 16};
-  const auto sum = [&](Value* x, Value* y) {
-    return narrow(f, b.CreateFAdd(widen(f, x, lane), widen(f, y, lane)), lane);
-  };
-  Value* result = nullptr;
-  if (type.lanes == 1) {
-    result = sum(old, added);
-  } else {
-    const auto x = unpack(f, old), y = unpack(f, added);
-    Value* low = sum(x[0], y[0]);
-    result = pack(f, low, sum(x[1], y[1]));
-  }
-  auto* swap = b.CreateAtomicCmpXchg(place, old, result, alignment, kOrder, kOrder);
+  auto* swap = b.CreateAtomicCmpXchg(place, old, sum(old), alignment, kOrder, kOrder);
   old->addIncoming(b.CreateExtractValue(swap, 0), b.GetInsertBlock());
   b.CreateCondBr(b.CreateExtractValue(swap, 1), done, loop);
   f.start(done);
   return b.CreateExtractValue(swap, 0);
 }
 
-Value* perform(FunctionTranslator& f, const Form& form, Value* place, Value* operand,
+// Halves are added with the arithmetic of `add`.
+Value* add_halves(FunctionTranslator& f, Value* place, ptx::Type type, Value* added) {
+  auto& b = f.builder();
+  const ptx::Type lane{type.kind, 16};
+  const auto sum = [&](Value* x, Value* y) {
+    return narrow(f, b.CreateFAdd(widen(f, x, lane), widen(f, y, lane)), lane);
+  };
+  return add_in_loop(f, place, type, [&](Value* old) {
+    if (type.lanes == 1) return sum(old, added);
+    const auto x = unpack(f, old), y = unpack(f, added);
+    Value* low = sum(x[0], y[0]);
+    return pack(f, low, sum(x[1], y[1]));
+  });
+}
+
+// Global memory adds .f32 with zeros in the place of subnormals; `keeps` says where it is not
+// global.
+Value* add_flushing(FunctionTranslator& f, Value* place, ptx::Type type, Value* added,
+                    Value* keeps) {
+  auto& b = f.builder();
+  llvm::Type* real = b.getFloatTy();
+  const auto flushed = [&](Value* value) {
+    return keeps ? b.CreateSelect(keeps, value, flush(f, value)) : flush(f, value);
+  };
+  Value* operand = flushed(added);
+  Value* old = add_in_loop(f, place, type, [&](Value* bits) {
+    Value* sum = b.CreateFAdd(flushed(b.CreateBitCast(bits, real)), operand);
+    return b.CreateBitCast(flushed(sum), b.getInt32Ty());
+  });
+  return b.CreateBitCast(old, real);
+}
+
+// Whether an address lies in the memory of this block; null when it surely does not.
+Value* is_of_block(FunctionTranslator& f, ptx::Space space, Value* address) {
+  if (space == ptx::Space::global) return nullptr;
+  auto& b = f.builder();
+  Value* first = f.block_field(offsetof(BlockState, shared), b.getInt64Ty());
+  Value* bytes = b.CreateZExt(f.block_field(offsetof(BlockState, shared_bytes), b.getInt32Ty()),
+                              b.getInt64Ty());
+  return b.CreateICmpULT(b.CreateSub(address, first), bytes);
+}
+
+Value* perform(FunctionTranslator& f, const Form& form, Value* address, Value* operand,
                Value* replacement) {
   auto& b = f.builder();
+  Value* place = f.pointer(address);
   const llvm::Align alignment(form.type.bytes());
   if (form.type.is_real() && form.type.bits == 16) return add_halves(f, place, form.type, operand);
+  const bool flushes = form.op == Op::add && form.type == ptx::Type{ptx::Type::Kind::real, 32} &&
+                       form.space != ptx::Space::shared;
+  if (flushes)
+    return add_flushing(f, place, form.type, operand, is_of_block(f, form.space, address));
   if (form.op == Op::cas) {
     auto* swap = b.CreateAtomicCmpXchg(place, operand, replacement, alignment, kOrder, kOrder);
     return b.CreateExtractValue(swap, 0);
@@ -159,7 +195,7 @@ void atom(FunctionTranslator& f, Modifiers modifiers) {
   if (form.vector == 1) {
     Value* operand = f.read(2, form.type);
     Value* replacement = sources == 2 ? f.read(3, form.type) : nullptr;
-    return f.write(0, perform(f, form, f.pointer(address), operand, replacement), form.type);
+    return f.write(0, perform(f, form, address, operand, replacement), form.type);
   }
   // Each element is atomic by itself.
   const auto& targets = f.operand(0).elements;
@@ -167,8 +203,7 @@ void atom(FunctionTranslator& f, Modifiers modifiers) {
   if (form.op != Op::add || targets.size() != form.vector || operands.size() != form.vector)
     f.invalid("a vector of as many registers is expected");
   for (unsigned i = 0; i < form.vector; ++i) {
-    Value* place =
-        f.pointer(f.builder().CreateAdd(address, f.builder().getInt64(i * form.type.bytes())));
+    Value* place = f.builder().CreateAdd(address, f.builder().getInt64(i * form.type.bytes()));
     f.write(targets[i], perform(f, form, place, f.read(operands[i], form.type), nullptr),
             form.type);
   }
@@ -182,14 +217,13 @@ void red(FunctionTranslator& f, Modifiers modifiers) {
   Value* address = f.address(f.operand(0), form.space);
   f.check_access(address, form.type.bytes() * form.vector, form.space, AccessKind::update);
   if (form.vector == 1) {
-    perform(f, form, f.pointer(address), f.read(1, form.type), nullptr);
+    perform(f, form, address, f.read(1, form.type), nullptr);
     return;
   }
   const auto& operands = f.operand(1).elements;
   if (operands.size() != form.vector) f.invalid("a vector of as many registers is expected");
   for (unsigned i = 0; i < form.vector; ++i) {
-    Value* place =
-        f.pointer(f.builder().CreateAdd(address, f.builder().getInt64(i * form.type.bytes())));
+    Value* place = f.builder().CreateAdd(address, f.builder().getInt64(i * form.type.bytes()));
     perform(f, form, place, f.read(operands[i], form.type), nullptr);
   }
 }

@@ -59,6 +59,15 @@ Form parse(FunctionTranslator& f, Modifiers& modifiers, bool has_result) {
   return form;
 }
 
+// A half, as a float, with zero in the place of what is subnormal in its own format.
+Value* without_subnormal(FunctionTranslator& f, Value* value, ptx::Type lane) {
+  auto& b = f.builder();
+  const bool brain = lane.kind == Kind::bfloat;
+  Value* least = llvm::ConstantFP::get(b.getFloatTy(), brain ? 0x1p-126 : 0x1p-14);
+  Value* small = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, value), least);
+  return b.CreateSelect(small, llvm::ConstantFP::get(b.getFloatTy(), 0.0), value);
+}
+
 Value* compare_lane(FunctionTranslator& f, const Form& form, Value* x, Value* y) {
   auto& b = f.builder();
   ptx::Type lane = form.type;
@@ -68,6 +77,10 @@ Value* compare_lane(FunctionTranslator& f, const Form& form, Value* x, Value* y)
     if (lane.bits == 16) {
       x = widen(f, x, lane);
       y = widen(f, y, lane);
+      if (form.ftz) {
+        x = without_subnormal(f, x, lane);
+        y = without_subnormal(f, y, lane);
+      }
     } else if (form.ftz) {
       x = flush(f, x);
       y = flush(f, y);
@@ -176,8 +189,9 @@ void testp(FunctionTranslator& f, Modifiers modifiers) {
   f.finish(modifiers, 2);
   if (what < 0 || type.kind != Kind::real || type.bits < 32)
     f.unsupported("this test is not implemented");
-  constexpr llvm::FPClassTest kClasses[] = {llvm::fcFinite, llvm::fcInf,    llvm::fcAllFlags,
-                                            llvm::fcNan,    llvm::fcNormal, llvm::fcSubnormal};
+  constexpr llvm::FPClassTest kClasses[] = {
+      llvm::fcFinite,   llvm::fcInf, llvm::fcAllFlags, llvm::fcNan, llvm::fcNormal | llvm::fcZero,
+      llvm::fcSubnormal};
   const unsigned classes = what == 2 ? llvm::fcAllFlags & ~llvm::fcNan : kClasses[what];
   f.write(0, f.builder().createIsFPClass(f.read(1, type), classes), {Kind::pred, 1});
 }

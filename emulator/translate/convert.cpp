@@ -263,10 +263,17 @@ void from_eight_bits(FunctionTranslator& f, const Form& form) {
 void to_tf32(FunctionTranslator& f, const Form& form) {
   refuse(f, form.integral >= 0 || form.ftz || form.sat);
   refuse(f, form.rounding != 4 && form.rounding != 0 && form.rounding != 3);
-  refuse(f, !(form.from == ptx::Type{Kind::real, 32}) || form.relu);
+  refuse(f, !(form.from == ptx::Type{Kind::real, 32}));
   if (f.num_operands() != 2) f.invalid("one source is expected");
-  f.write(0, call_narrow(f, f.read(1, form.from), SmallFormat::tf32, form.rounding, form.satfinite),
-          {Kind::bits, 32});
+  auto& b = f.builder();
+  Value* bits =
+      call_narrow(f, f.read(1, form.from), SmallFormat::tf32, form.rounding, form.satfinite);
+  if (form.relu) {
+    Value* nan = b.CreateICmpUGT(b.CreateAnd(bits, 0x7fffffff), b.getInt32(0x7f800000));
+    Value* negative = b.CreateAnd(b.CreateICmpSLT(bits, b.getInt32(0)), b.CreateNot(nan));
+    bits = b.CreateSelect(negative, b.getInt32(0), bits);
+  }
+  f.write(0, bits, {Kind::bits, 32});
 }
 
 // cvt.pack.sat.u16.s32 d, a, b and cvt.pack.sat.u8.s32.b32 d, a, b, c

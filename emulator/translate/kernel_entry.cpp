@@ -112,7 +112,9 @@ void ModuleTranslator::emit_range(std::uint32_t function, std::uint32_t kernel) 
           b.CreateCall(facts_[function].code,
                        {state, null, local, misaligned, x, y, z, cta[0], cta[1], cta[2]});
         });
-        // Threads of a block are independent of each other where they do not wait.
+        // Threads of a block are independent of each other where they do not wait; but their local
+        // memory is one place, which each of them has in turn.
+        if (!facts_[function].code->getArg(kLocal)->use_empty()) return;
         llvm::Metadata* parallel = llvm::MDNode::get(
             *context_,
             {llvm::MDString::get(*context_, "llvm.loop.parallel_accesses"), access_group_});

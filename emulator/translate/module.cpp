@@ -273,7 +273,6 @@ void ModuleTranslator::add_kernel(std::uint32_t function, Translation& result) {
   for (const Variable& variable : variables_)
     if (variable.space == Variable::Space::constant)
       kernel.constant_bytes += static_cast<std::uint32_t>(variable.bytes);
-  kernel.registers = estimate_registers(syntax);
   const auto count = [](const std::uint32_t (&extents)[3]) {
     return static_cast<std::uint32_t>(
         std::min<std::uint64_t>(std::uint64_t{extents[0]} * extents[1] * extents[2], 1 << 20));
@@ -283,6 +282,10 @@ void ModuleTranslator::add_kernel(std::uint32_t function, Translation& result) {
   kernel.max_threads = count(syntax.required_threads) != 0 ? count(syntax.required_threads)
                                                            : count(syntax.max_threads);
   kernel.min_blocks = syntax.min_blocks;
+  // ptxas keeps to what lets the largest block be launched.
+  kernel.registers = estimate_registers(syntax);
+  if (kernel.max_threads != 0)
+    kernel.registers = std::min(kernel.registers, std::max(65536 / kernel.max_threads / 8 * 8, 8U));
   const auto index = static_cast<std::uint32_t>(result.kernels.size());
   KernelTraits traits;
   traits.waits = facts.waits;

@@ -104,9 +104,11 @@ void isspacep(FunctionTranslator& f, Modifiers modifiers) {
       result = b.CreateNot(
           within(offsetof(BlockState, scratch_first), offsetof(BlockState, scratch_bytes), false));
       break;
-    case ptx::Space::constant:
+    case ptx::Space::constant:  // it lies in global memory
+      result = b.getFalse();
+      break;
     case ptx::Space::param:
-      f.unsupported("constant memory and parameters have no addresses of their own");
+      f.unsupported("parameters have no addresses of their own");
     default:
       f.invalid("a space is expected");
   }
