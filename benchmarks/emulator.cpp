@@ -163,7 +163,11 @@ void measure_checks(const std::string& program) {
   std::printf("tiled matmul of 256^3: %.1f ms\n", plain * 1e3);
   for (const char* checks : {"memory", "init", "race", "sync", "memory,init,race,sync"}) {
     const double checked = time_with(program, checks);
-    std::printf("  with %s: %.1f ms, %.2f times\n", checks, checked * 1e3, checked / plain);
+    if (checked == 0) {
+      std::printf("  with %s: did not run\n", checks);
+    } else {
+      std::printf("  with %s: %.1f ms, %.2f times\n", checks, checked * 1e3, checked / plain);
+    }
   }
 }
 
