@@ -36,7 +36,7 @@ struct CompileCommandOptions {
 };
 
 struct EmulateOptions {
-  std::string devices, memory, arch, seed, fail, timeout;  // as their variables take them
+  std::string devices, memory, arch, check, seed, fail, timeout;  // as their variables take them
   std::vector<std::string> program;
 };
 

@@ -124,6 +124,7 @@ int emulate_command(const EmulateOptions& options) {
   set("KILN_EMULATOR_DEVICES", options.devices);
   set("KILN_EMULATOR_MEMORY", options.memory);
   set("KILN_EMULATOR_ARCH", options.arch);
+  set("KILN_EMULATOR_CHECK", options.check);
   set("KILN_EMULATOR_SEED", options.seed);
   set("KILN_EMULATOR_FAIL", options.fail);
   set("KILN_EMULATOR_TIMEOUT", options.timeout);

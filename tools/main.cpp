@@ -144,6 +144,8 @@ int run(int argc, char** argv) {
   setting("--memory", emulate_options.memory, "BYTES",
           "memory of each, such as 512M; a share of this machine's if absent");
   setting("--arch", emulate_options.arch, "N", "their architecture; 90, for sm_90, if absent");
+  setting("--check", emulate_options.check, "LIST",
+          "what is watched: memory, init, leak, with commas between them");
   setting("--seed", emulate_options.seed, "N", "makes the order of execution repeatable");
   setting("--fail", emulate_options.fail, "N:CODE", "the N-th driver call answers with this code");
   setting("--timeout", emulate_options.timeout, "SECONDS",

@@ -73,8 +73,6 @@ void read_checks(Settings& settings) {
   };
   static constexpr Check kChecks[] = {{"memory", &Settings::check_memory},
                                       {"init", &Settings::check_init},
-                                      {"race", &Settings::check_race},
-                                      {"sync", &Settings::check_sync},
                                       {"leak", &Settings::check_leak}};
   for (std::string_view rest = *text; !rest.empty();) {
     const std::string_view word = rest.substr(0, rest.find(','));
@@ -83,7 +81,7 @@ void read_checks(Settings& settings) {
                                      [&](const Check& each) { return each.name == word; });
     if (check == std::end(kChecks))
       refuse("KILN_EMULATOR_CHECK", *text,
-             "one or more of memory, init, race, sync and leak, with commas between them");
+             "one or more of memory, init and leak, with commas between them");
     settings.*check->member = true;
   }
 }

@@ -87,7 +87,7 @@ TEST_F(SettingsTest, WrongSettingsAreExplained) {
         setenv("KILN_EMULATOR_CHECK", "memory,typo", 1);
         std::_Exit(cuInit(0));
       },
-      ::testing::ExitedWithCode(999 & 255), "init, race, sync and leak");
+      ::testing::ExitedWithCode(999 & 255), "memory, init and leak");
 }
 
 TEST_F(SettingsTest, TheNthCallFails) {
