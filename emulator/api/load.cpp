@@ -68,8 +68,6 @@ CUresult load_text(Driver& driver, std::string_view text, const JitOptions& opti
   load.architecture = driver.settings.architecture;
   load.check_memory = driver.settings.check_memory;
   load.check_init = driver.settings.check_init;
-  load.check_race = driver.settings.check_race;
-  load.check_sync = driver.settings.check_sync;
   try {
     program = Program::load(text, load);
   } catch (const LoadError& error) {

@@ -16,8 +16,7 @@ struct Settings {
   std::uint32_t workers = 1;          // _WORKERS: threads that run kernels
   double timeout = 10;                // _TIMEOUT: seconds until a deadlock is reported
   std::optional<std::uint64_t> seed;  // _SEED: the order of execution is repeatable
-  bool check_memory = false, check_init = false, check_race = false, check_sync = false,
-       check_leak = false;      // _CHECK
+  bool check_memory = false, check_init = false, check_leak = false;  // _CHECK
   std::uint64_t fail_call = 0;  // _FAIL=n:code: the n-th call of the driver (from 1; 0: none)
   std::int32_t fail_code = 0;   // answers with this code
 };

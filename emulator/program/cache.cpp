@@ -7,9 +7,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <filesystem>
 
-#include "kiln/support/environment.h"
+#include "kiln/support/cache_folder.h"
 #include "kiln/support/error.h"
 #include "kiln/support/file.h"
 #include "kiln/support/format.h"
@@ -18,27 +17,8 @@
 namespace kiln::emulator {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::uint64_t kBudget = std::uint64_t{512} << 20;
 constexpr std::size_t kHashBytes = sizeof(Hash128);
-
-std::string chosen_folder() {
-  if (const auto folder = environment("KILN_CACHE_DIR")) return *folder;
-  if (const auto caches = environment("XDG_CACHE_HOME")) return *caches + "/kiln";
-  if (const auto home = environment("HOME")) return *home + "/.cache/kiln";
-  return "";
-}
-
-// Others who could write to the folder could make this process run their code.
-bool usable(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(fs::path(folder).parent_path(), error);
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return false;
-  struct stat status;
-  if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return false;
-  return status.st_uid == ::geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
 
 // One list of fields serves both directions: `Writer` appends them, `Reader` takes them.
 struct Writer {
@@ -118,44 +98,14 @@ void fields(Stream& s, Program& program) {
   s.text(program.object);
 }
 
-void sweep(const std::string& folder) {
-  struct Entry {
-    fs::path path;
-    fs::file_time_type used;
-    std::uint64_t size;
-  };
-  std::vector<Entry> entries;
-  std::uint64_t total = 0;
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(folder, error)) {
-    if (file.path().extension() != ".kptx") continue;
-    Entry entry{file.path(), file.last_write_time(error), 0};
-    entry.size = file.file_size(error);
-    if (error) continue;
-    total += entry.size;
-    entries.push_back(std::move(entry));
-  }
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.used < b.used; });
-  for (const Entry& entry : entries) {
-    if (total <= kBudget) return;
-    if (fs::remove(entry.path, error)) total -= entry.size;
-  }
-}
-
 }  // namespace
 
-ProgramCache::ProgramCache() {
-  if (!environment_flag("KILN_CACHE", true)) return;
-  std::string folder = chosen_folder();
-  if (!folder.empty() && usable(folder)) folder_ = std::move(folder);
-}
+ProgramCache::ProgramCache() : folder_(cache_folder()) {}
 
 std::string ProgramCache::key_of(std::string_view text, const LoadOptions& options) {
   Hasher hasher;
   hasher.add(text).add(code_identity()).add(options.architecture);
   hasher.add(options.check_memory).add(options.check_init);
-  hasher.add(options.check_race).add(options.check_sync);
   return hasher.finish128().to_string();
 }
 
@@ -200,7 +150,7 @@ void ProgramCache::store(const std::string& key, const CachedProgram& program) c
   }
   // Looking through the folder for every entry would cost more than the entries save.
   static std::atomic<unsigned> stores{0};
-  if (stores.fetch_add(1) % 64 == 0) sweep(folder_);
+  if (stores.fetch_add(1) % 64 == 0) sweep_cache(folder_, ".kptx", kBudget);
 }
 
 }  // namespace kiln::emulator

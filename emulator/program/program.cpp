@@ -20,10 +20,6 @@ void check_target(const ptx::Module& module, const LoadOptions& options) {
 }  // namespace
 
 std::shared_ptr<const Program> Program::load(std::string_view text, const LoadOptions& options) {
-  if (options.check_race)
-    throw LoadError(LoadError::Kind::unsupported,
-                    "The check for races is not implemented. Leave 'race' out of "
-                    "KILN_EMULATOR_CHECK.");
   const ProgramCache cache;
   const std::string key = ProgramCache::key_of(text, options);
   CachedProgram parts;

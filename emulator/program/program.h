@@ -69,7 +69,7 @@ struct LoadError : std::runtime_error {
 
 struct LoadOptions {
   std::uint32_t architecture = 90;  // of the devices: sm_90
-  bool check_memory = false, check_init = false, check_race = false, check_sync = false;
+  bool check_memory = false, check_init = false;
 };
 
 /// The code of a module: immutable, shared by contexts and devices.

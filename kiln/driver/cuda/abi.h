@@ -16,10 +16,7 @@ using Stream = struct StreamTag*;
 using NativeEvent = struct EventTag*;
 
 inline constexpr Result kSuccess = 0;
-inline constexpr Result kOutOfMemory = 2;
-inline constexpr Result kNoDevice = 100;
 inline constexpr Result kNotReady = 600;
-inline constexpr Result kPeerAccessAlreadyEnabled = 704;
 
 // Attributes of devices.
 inline constexpr int kIntegrated = 18;
