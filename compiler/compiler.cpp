@@ -11,6 +11,7 @@
 #include "compiler/codegen/object.h"
 #include "compiler/diagnostics.h"
 #include "compiler/ir_output.h"
+#include "compiler/kernel_source/kernel_source.h"
 #include "compiler/kernels/builder.h"
 #include "compiler/kernels/merge.h"
 #include "compiler/link.h"
@@ -334,6 +335,10 @@ class KilnCompiler final : public runtime::Compiler {
 
   runtime::CpuTarget resolve_target(std::string_view cpu_target) override {
     return cpu_target_of(resolve_isa(cpu_target), cpu_target);
+  }
+
+  runtime::CompiledKernel compile_kernel(const runtime::KernelSource& source) override {
+    return compiler::compile_kernel(source);
   }
 };
 

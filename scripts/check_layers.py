@@ -39,6 +39,7 @@ COMPILER_MAY_INCLUDE_OF_RUNTIME = {
     "kiln/runtime/abi.h",
     "kiln/runtime/artifact.h",
     "kiln/runtime/compiler_interface.h",
+    "kiln/runtime/kernel_abi.h",
 }
 
 
@@ -123,8 +124,8 @@ def check_direction(
                 if not allowed:
                     found.append(
                         f"{path}:{line}: the compiler includes {target}; it may include graph, "
-                        "dtype, support and of the runtime abi.h, artifact.h and "
-                        "compiler_interface.h"
+                        "dtype, support and of the runtime abi.h, artifact.h, "
+                        "kernel_abi.h and compiler_interface.h"
                     )
             elif other == "compiler":
                 found.append(

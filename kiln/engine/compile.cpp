@@ -4,12 +4,12 @@
 
 #include "kiln/driver/virtual_device.h"
 #include "kiln/engine/compile_cache.h"
-#include "kiln/engine/compiler_library.h"
 #include "kiln/engine/debug_config.h"
 #include "kiln/engine/program_places.h"
 #include "kiln/graph/location.h"
 #include "kiln/runtime/abi.h"
 #include "kiln/runtime/checksum.h"
+#include "kiln/runtime/compiler_library.h"
 #include "kiln/runtime/host_cpu.h"
 #include "kiln/support/environment.h"
 #include "kiln/support/format.h"
@@ -40,7 +40,7 @@ std::string cache_key(const graph::ir::Module& module, const runtime::CompileOpt
   std::string text = graph::ir::to_text(module, {.elide_constants_above = kShownConstant});
   for (const auto& graph : module.graphs)
     if (graph->body) append_constants(*graph->body, text);
-  text += format("\n{}\n{}\n{}\n{}\n", KILN_VERSION, KILN_ABI_VERSION, compiler_identity(),
+  text += format("\n{}\n{}\n{}\n{}\n", KILN_VERSION, KILN_ABI_VERSION, runtime::compiler_identity(),
                  options.nan_check);
   text += format("{}\n", kSanitizerPrefix);
   text += format("{}\n{}\n", environment_flag("KILN_MEF_IR", true), options.cpu_target);
@@ -93,7 +93,7 @@ std::shared_ptr<const runtime::Artifact> compile_module(
   std::shared_ptr<const runtime::Artifact> artifact = cached ? cache.find(key) : nullptr;
   if (artifact == nullptr) {
     try {
-      runtime::ArtifactContents contents = compiler().compile(places.numbered(), options);
+      runtime::ArtifactContents contents = runtime::compiler().compile(places.numbered(), options);
       if (contents.ir_text.empty())
         contents.ir_text =
             graph::ir::to_text(places.numbered(), {.elide_constants_above = kShownConstant});

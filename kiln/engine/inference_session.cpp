@@ -4,7 +4,7 @@
 #include <set>
 
 #include "kiln/driver/virtual_device.h"
-#include "kiln/engine/background.h"
+#include "kiln/support/background.h"
 #include "kiln/engine/compile.h"
 #include "kiln/engine/mef_store.h"
 #include "kiln/engine/model_state.h"

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "kiln/engine/background.h"
+#include "kiln/support/background.h"
 #include "kiln/engine/program_places.h"
 #include "kiln/experimental/default_session.h"
 #include "kiln/experimental/executor.h"
@@ -82,7 +82,7 @@ class Programs {
   /// Compiles the graph on a thread of its own, once.
   void make_in_background(const std::string& text, const ir::Module& module) {
     if (meet(text)) return;
-    engine::run_in_background([this, text, copy = std::shared_ptr(ir::clone(module))] {
+    run_in_background([this, text, copy = std::shared_ptr(ir::clone(module))] {
       try {
         make(text, *copy);
       } catch (...) {

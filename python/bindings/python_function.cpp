@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "gil.h"
-#include "kiln/engine/background.h"
+#include "kiln/support/background.h"
 #include "kiln/support/error.h"
 #include "kiln/support/process.h"
 #include "kiln/support/warning.h"
@@ -77,7 +77,7 @@ void end_of_interpreter() {
   set_warning_handler(nullptr);    // warnings that come later go to standard error
   if (forked_after_use()) return;  // the threads that it would wait for are the parent's
   ReleaseGil release;
-  engine::end_background();
+  end_background();
   const auto deadline = end_deadline();
   while (running.load() > 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,4 +1,4 @@
-#include "kiln/engine/background.h"
+#include "kiln/support/background.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-namespace kiln::engine {
+namespace kiln {
 namespace {
 
 struct State {
@@ -53,4 +53,4 @@ void end_background_at_exit() {
   (void)std::atexit([] { end_background(); });
 }
 
-}  // namespace kiln::engine
+}  // namespace kiln

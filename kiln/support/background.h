@@ -2,7 +2,7 @@
 
 #include <functional>
 
-namespace kiln::engine {
+namespace kiln {
 
 /// Runs `work`, which must not throw, on a thread of its own.
 void run_in_background(std::function<void()> work);
@@ -18,4 +18,4 @@ void end_background() noexcept;
 /// whoever loads a library that background work uses calls it once more.
 void end_background_at_exit();
 
-}  // namespace kiln::engine
+}  // namespace kiln

@@ -4,14 +4,14 @@
 
 #include "kiln/runtime/compiler_interface.h"
 
-namespace kiln::engine {
+namespace kiln::runtime {
 
 /// The compiler, opened on first use: the library that KILN_COMPILER_LIBRARY names, else the one
 /// beside libkiln. When it cannot be opened: RuntimeError that says why, on every call.
-runtime::Compiler& compiler();
+Compiler& compiler();
 
 /// Tells one build of the compiler from another, without opening it: path, size and time of its
 /// file.
 std::string compiler_identity();
 
-}  // namespace kiln::engine
+}  // namespace kiln::runtime

@@ -1,14 +1,14 @@
-#include "kiln/engine/compiler_library.h"
+#include "kiln/runtime/compiler_library.h"
 
 #include <dlfcn.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
 
-#include "kiln/engine/background.h"
+#include "kiln/support/background.h"
 #include "kiln/support/format.h"
 
-namespace kiln::engine {
+namespace kiln::runtime {
 namespace {
 
 constexpr const char* kFileName = "libkiln_compiler.so";
@@ -26,7 +26,7 @@ std::string library_path() {
   return kFileName;
 }
 
-runtime::Compiler& open() {
+Compiler& open() {
   const std::string path = library_path();
   // Not global: other packages bring their own LLVM.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -37,15 +37,13 @@ runtime::Compiler& open() {
                "installed; a MEF that was compiled elsewhere runs without it.",
                reason != nullptr ? reason : path.c_str()));
   }
-  const auto entry =
-      reinterpret_cast<runtime::CompilerEntry>(::dlsym(library, runtime::kCompilerEntryName));
-  runtime::Compiler* compiler =
-      entry != nullptr ? entry(runtime::kCompilerInterfaceVersion) : nullptr;
+  const auto entry = reinterpret_cast<CompilerEntry>(::dlsym(library, kCompilerEntryName));
+  Compiler* compiler = entry != nullptr ? entry(kCompilerInterfaceVersion) : nullptr;
   if (compiler == nullptr)
     throw RuntimeError(
         format("'{}' is not the compiler of this kiln: it does not speak version {} of "
                "the compiler interface. Install both from one build.",
-               path, runtime::kCompilerInterfaceVersion));
+               path, kCompilerInterfaceVersion));
   // The statics of LLVM go before what was registered before it was loaded.
   end_background_at_exit();
   return *compiler;
@@ -53,9 +51,9 @@ runtime::Compiler& open() {
 
 }  // namespace
 
-runtime::Compiler& compiler() {
+Compiler& compiler() {
   // A failure is not remembered: the next call tries again.
-  static runtime::Compiler& opened = open();
+  static Compiler& opened = open();
   return opened;
 }
 
@@ -67,4 +65,4 @@ std::string compiler_identity() {
                 status.st_mtim.tv_nsec);
 }
 
-}  // namespace kiln::engine
+}  // namespace kiln::runtime
