@@ -79,6 +79,8 @@ struct Work {
     fill,
     /// kiln's own host function: CPU queues only.
     function,
+    /// `submit`, which gives the vendor's stream its work before `enqueue` returns: accelerators.
+    native,
     /// A function of the user's, from inside which driver calls throw: CPU queues only.
     user_function,
     /// As `user_function`, but dropped when the process ends before it has started.
@@ -91,7 +93,12 @@ struct Work {
   const void* source = nullptr;
   std::size_t bytes = 0;
   DeviceBackend* source_device = nullptr;
+  /// Of a copy; null: the queue's device. A CUDA queue copies into plain memory of the host, too.
+  DeviceBackend* destination_device = nullptr;
   std::function<void()> function;
+  /// Called with the stream's native handle, whose context is current.
+  void (*submit)(void* argument, std::uintptr_t stream) = nullptr;
+  void* submit_argument = nullptr;
   /// What a trace calls the function; empty: its type.
   std::string name;
   /// Reached before the work starts; their failure is this work's failure.

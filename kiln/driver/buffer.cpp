@@ -114,6 +114,53 @@ void Buffer::record_use(const DeviceQueue& queue, const UseOptions& options) con
   state_->storage->record(*state_, *queue.backend(), queue.backend()->submitted(), options.write);
 }
 
+namespace {
+
+/// Moves a window to another queue of its device.
+void bind(BufferState& window, QueueBackend& queue) {
+  if (window.queue != &window.storage->queue()) ref_release(window.queue);
+  window.queue = &queue;
+  if (&queue != &window.storage->queue()) queue.retain();
+}
+
+}  // namespace
+
+void Buffer::record_use_at(QueueBackend& queue, std::uint64_t value, bool write) const {
+  state_->storage->record(*state_, queue, value, write);
+}
+
+std::vector<Point> Buffer::pending_writes() const { return state_->storage->writes(*state_); }
+
+Buffer Buffer::bound_to(const DeviceQueue& queue) const {
+  BufferState* window = StorageAccess::make_window(*state_);
+  window->shape = shape();
+  window->strides = strides();
+  bind(*window, *queue.backend());
+  return adopt_state(window);
+}
+
+Buffer Buffer::window(DType dtype, std::int64_t offset, std::int64_t count) const {
+  BufferState* window = StorageAccess::make_window(*state_);
+  window->dtype = dtype;
+  window->data = static_cast<char*>(window->data) + offset;
+  window->num_elements = count;
+  window->shape = {count};
+  window->strides = {1};
+  window->contiguous = true;
+  return adopt_state(window);
+}
+
+Buffer Buffer::adopt_on(void* data, DType dtype, std::int64_t count, const DeviceQueue& queue,
+                        bool pinned, std::function<void()> deleter) {
+  BufferState* state = StorageAccess::make_foreign(data, dtype, {count}, nullptr, *queue.backend(),
+                                                   std::move(deleter));
+  if (pinned) {
+    state->pinned = true;
+    state->usage = Usage::STAGING | Usage::UNTRACKED;
+  }
+  return adopt_state(state);
+}
+
 Scalar Buffer::item() const {
   if (num_elements() != 1)
     throw ValueError(
@@ -158,9 +205,7 @@ Buffer Buffer::to(const Device& target, const ToOptions& options) const {
   BufferState* window = StorageAccess::make_window(*state_);
   window->shape = shape();
   window->strides = strides();
-  if (window->queue != &storage()->queue()) ref_release(window->queue);
-  window->queue = queue;
-  if (queue != &storage()->queue()) queue->retain();
+  bind(*window, *queue);
   return adopt_state(window);
 }
 

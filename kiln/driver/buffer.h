@@ -22,6 +22,9 @@
 #include "kiln/dtype/shape.h"
 #include "kiln/support/error.h"
 
+namespace kiln {
+struct Point;
+}
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
@@ -268,6 +271,18 @@ class Buffer {
   ByteRange byte_range() const;
   /// Says that the caller has written the buffer, and that this is over.
   void record_finished_write() const;
+  /// For layers that enqueue work themselves: work `value` of `queue` uses the buffer.
+  void record_use_at(QueueBackend& queue, std::uint64_t value, bool write) const;
+  /// For layers that enqueue work themselves: the writers of its bytes that are not over or failed.
+  std::vector<Point> pending_writes() const;
+  /// For layers that bind buffers themselves: the same memory and elements, bound to `queue` of the
+  /// same device.
+  Buffer bound_to(const DeviceQueue& queue) const;
+  /// `bytes` of it from byte `offset` on, as elements of `dtype`; the caller has checked them.
+  Buffer window(DType dtype, std::int64_t offset, std::int64_t count) const;
+  /// As `adopt`, bound to `queue`; `pinned` memory is page-locked memory of its device.
+  static Buffer adopt_on(void* data, DType dtype, std::int64_t count, const DeviceQueue& queue,
+                         bool pinned, std::function<void()> deleter);
 
   explicit Buffer(Ref<detail::BufferState> state) : state_(std::move(state)) {}
 

@@ -56,6 +56,7 @@ std::string name_of(const Work& work) {
       return "copy";
     case Work::Kind::fill:
       return "fill";
+    case Work::Kind::native:
     case Work::Kind::function:
     case Work::Kind::user_function:
     case Work::Kind::foreign_function:
@@ -210,18 +211,39 @@ void CpuQueue::run(Item& item) noexcept {
   work.function = nullptr;
 }
 
+namespace {
+
+/// Into the memory of an accelerator; from there, too, by way of the host.
+void copy_to_device(const Work& work) {
+  std::vector<std::byte> between;
+  const void* source = work.source;
+  if (!work.source_device->is_host()) {
+    between.resize(work.bytes);
+    work.source_device->copy_to_host(between.data(), source, work.bytes);
+    source = between.data();
+  }
+  work.destination_device->copy_from_host(work.destination, source, work.bytes);
+}
+
+}  // namespace
+
 void CpuQueue::execute(Work& work) {
   switch (work.kind) {
     case Work::Kind::wait:
       return;
     case Work::Kind::copy:
-      if (work.source_device->is_host())
+      if (work.destination_device != nullptr && !work.destination_device->is_host())
+        copy_to_device(work);
+      else if (work.source_device->is_host())
         std::memmove(work.destination, work.source, work.bytes);
       else
         work.source_device->copy_to_host(work.destination, work.source, work.bytes);
       return;
     case Work::Kind::fill:
       std::memset(work.destination, work.value, work.bytes);
+      return;
+    case Work::Kind::native:
+      KILN_CHECK(false, "a CPU queue has no stream of a vendor");
       return;
     case Work::Kind::function:
       work.function();

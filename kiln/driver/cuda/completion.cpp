@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -103,6 +104,23 @@ std::uint64_t* cell_of(const Timeline& timeline) {
 void add_queue(CudaQueue& queue) {
   const std::lock_guard lock(state().mutex);
   state().cells.emplace(&queue.timeline(), queue.cell());
+}
+
+void after_present_work(std::function<void()> function) {
+  std::vector<Point> ends;
+  {
+    const std::lock_guard lock(state().mutex);
+    for (CudaQueue* queue : state().pending) ends.push_back(queue->end());
+  }
+  struct Last {
+    std::function<void()> function;
+    explicit Last(std::function<void()> f) : function(std::move(f)) {}
+    Last(const Last&) = delete;
+    Last& operator=(const Last&) = delete;
+    ~Last() { function(); }
+  };
+  const auto last = std::make_shared<Last>(std::move(function));
+  for (const Point& end : ends) end.timeline->when_reached(end.value, [last] {});
 }
 
 void wait_for_all(std::chrono::steady_clock::time_point deadline) noexcept {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 #include "kiln/support/timeline.h"
 
@@ -17,6 +18,8 @@ void watch(CudaQueue& queue);
 std::uint64_t* cell_of(const Timeline& timeline);
 /// Makes the queue's cell known.
 void add_queue(CudaQueue& queue);
+/// Runs `function`, which must not throw, when the present work of all queues is over.
+void after_present_work(std::function<void()> function);
 /// Waits for the work of all queues until `deadline`.
 void wait_for_all(std::chrono::steady_clock::time_point deadline) noexcept;
 

@@ -180,8 +180,34 @@ QueueBackend* CudaDevice::default_queue() {
   return default_queue_;
 }
 
-Ref<QueueBackend> CudaDevice::make_queue() {
-  return Ref<QueueBackend>::adopt(new CudaQueue(*this));
+Ref<QueueBackend> CudaDevice::make_queue(int priority) {
+  const auto [least, greatest] = priority_range();
+  return Ref<QueueBackend>::adopt(new CudaQueue(*this, std::clamp(priority, greatest, least)));
+}
+
+Ref<QueueBackend> CudaDevice::wrap_stream(Stream stream) {
+  return Ref<QueueBackend>::adopt(new CudaQueue(*this, stream, std::true_type()));
+}
+
+std::pair<int, int> CudaDevice::priority_range() const {
+  const ContextScope scope(context_);
+  int least = 0, greatest = 0;
+  check(library().stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange", id_);
+  return {least, greatest};
+}
+
+int CudaDevice::attribute(int which) const {
+  int value = 0;
+  if (library().device_attribute(&value, which, number_) != kSuccess)
+    throw ValueError(
+        format("The driver of Device(type=gpu,id={}) does not know attribute {}.", id_, which));
+  return value;
+}
+
+bool CudaDevice::supports_multicast() const {
+  int value = 0;
+  return library().multicast_create != nullptr &&
+         library().device_attribute(&value, kMulticastSupported, number_) == kSuccess && value != 0;
 }
 
 Ref<EventBackend> CudaDevice::make_event(bool enable_timing) {

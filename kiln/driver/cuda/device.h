@@ -33,7 +33,16 @@ class CudaDevice final : public DeviceBackend {
   std::size_t trim() override;
   bool can_access(const DeviceBackend& other) const override;
   QueueBackend* default_queue() override;
-  Ref<QueueBackend> make_queue() override;
+  Ref<QueueBackend> make_queue() override { return make_queue(0); }
+  /// Priorities outside the driver's range are moved to its nearest end.
+  Ref<QueueBackend> make_queue(int priority);
+  /// Over a stream of the driver that stays the caller's; null is the default stream.
+  Ref<QueueBackend> wrap_stream(Stream stream);
+  /// (least, greatest): a lower number is more urgent.
+  std::pair<int, int> priority_range() const;
+  /// As the driver numbers them. An attribute it does not know: ValueError.
+  int attribute(int which) const;
+  bool supports_multicast() const;
   Ref<EventBackend> make_event(bool enable_timing) override;
   void* allocate(std::size_t bytes, QueueBackend& queue, Usage usage) override;
   void release(void* memory, std::size_t bytes, Usage usage) noexcept override;
@@ -45,6 +54,7 @@ class CudaDevice final : public DeviceBackend {
   }
 
   Context context() const { return context_; }
+  DeviceNumber number() const { return number_; }
   /// Pinned memory for what the driver itself needs: cells and stages of copies.
   MemoryManager& host_memory() { return *host_memory_; }
 

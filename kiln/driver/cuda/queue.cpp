@@ -33,18 +33,29 @@ constexpr auto kBusy = std::chrono::microseconds(200);
 
 }  // namespace
 
-CudaQueue::CudaQueue(CudaDevice& device)
+CudaQueue::CudaQueue(CudaDevice& device, int priority)
     : QueueBackend(device),
       cuda_device_(device),
       cell_(new_cell(device.context())),
       gate_(std::make_shared<Gate>(device.context())) {
   const ContextScope scope(device.context());
-  check(library().stream_create(&stream_, kStreamNonBlocking, 0), "cuStreamCreateWithPriority");
+  check(library().stream_create(&stream_, kStreamNonBlocking, priority),
+        "cuStreamCreateWithPriority");
+  add_queue(*this);
+}
+
+CudaQueue::CudaQueue(CudaDevice& device, Stream external, std::true_type)
+    : QueueBackend(device),
+      cuda_device_(device),
+      stream_(external),
+      owned_(false),
+      cell_(new_cell(device.context())),
+      gate_(std::make_shared<Gate>(device.context())) {
   add_queue(*this);
 }
 
 CudaQueue::~CudaQueue() {
-  if (library().context_push(cuda_device_.context()) != kSuccess) return;
+  if (!owned_ || library().context_push(cuda_device_.context()) != kSuccess) return;
   library().stream_destroy(stream_);
   Context ignored = nullptr;
   library().context_pop(&ignored);
@@ -135,6 +146,10 @@ void CudaQueue::submit(Work& work, Dependent& dependent) {
     case Work::Kind::wait:
       for (const Point& point : work.waits) wait_for(point);
       return;
+    case Work::Kind::native:
+      for (const Point& point : work.waits) wait_for(point);
+      work.submit(work.submit_argument, native_handle());
+      return;
     default:
       throw NotImplementedError(
           format("{} runs no functions of the host: '{}' was given to it.", to_string(),
@@ -143,17 +158,23 @@ void CudaQueue::submit(Work& work, Dependent& dependent) {
 }
 
 void CudaQueue::copy(Work& work, Dependent& dependent) {
+  if (work.destination_device == nullptr) work.destination_device = &device_;
   if (work.source_device->is_host()) {
     copy_from_host(work, dependent);
     return;
   }
   for (const Point& point : work.waits) wait_for(point);
-  if (work.source_device == &device_) {
+  if (work.destination_device->is_host()) {
+    copy_to_host(work, dependent);
+    return;
+  }
+  if (work.source_device == work.destination_device) {
     copy_on_device(work, dependent);
     return;
   }
   const auto& source = static_cast<const CudaDevice&>(*work.source_device);
-  check(library().copy_peer_async(pointer(work.destination), cuda_device_.context(),
+  const auto& destination = static_cast<const CudaDevice&>(*work.destination_device);
+  check(library().copy_peer_async(pointer(work.destination), destination.context(),
                                   pointer(work.source), source.context(), work.bytes, stream_),
         "cuMemcpyPeerAsync");
 }
@@ -162,10 +183,17 @@ void CudaQueue::copy(Work& work, Dependent& dependent) {
 void CudaQueue::copy_from_host(Work& work, Dependent& dependent) {
   MemoryManager& pinned = cuda_device_.host_memory();
   void* stage = pinned.allocate(work.bytes);
-  dependent.done = [&pinned, stage, bytes = work.bytes] { pinned.release(stage, bytes); };
+  const bool to_host = work.destination_device->is_host();
+  dependent.done = [&pinned, stage, to = to_host ? work.destination : nullptr, bytes = work.bytes] {
+    if (to != nullptr) std::memcpy(to, stage, bytes);
+    pinned.release(stage, bytes);
+  };
   std::vector<Point> pending;
   for (const Point& point : work.waits)
     if (!point.reached()) pending.push_back(point);
+  // What this queue copies into plain memory is there when the host has seen that work's end.
+  if (const Point written{timeline_, last_host_write_}; !written.reached())
+    pending.push_back(written);
   if (pending.empty()) {
     std::memcpy(stage, work.source, work.bytes);
   } else {
@@ -182,6 +210,10 @@ void CudaQueue::copy_from_host(Work& work, Dependent& dependent) {
         std::memcpy(stage, source, bytes);
         gate->open(number);
       });
+  }
+  if (to_host) {
+    last_host_write_ = submitted_.load(std::memory_order_relaxed) + 1;
+    return;
   }
   check(library().copy_async(pointer(work.destination), pointer(stage), work.bytes, stream_),
         "cuMemcpyAsync");
@@ -202,6 +234,18 @@ void CudaQueue::copy_on_device(const Work& work, Dependent& dependent) {
   };
   check(library().copy_async(pointer(between), from, work.bytes, stream_), "cuMemcpyAsync");
   check(library().copy_async(to, pointer(between), work.bytes, stream_), "cuMemcpyAsync");
+}
+
+void CudaQueue::copy_to_host(const Work& work, Dependent& dependent) {
+  MemoryManager& pinned = cuda_device_.host_memory();
+  void* stage = pinned.allocate(work.bytes);
+  dependent.done = [&pinned, stage, to = work.destination, bytes = work.bytes] {
+    std::memcpy(to, stage, bytes);
+    pinned.release(stage, bytes);
+  };
+  check(library().copy_async(pointer(stage), pointer(work.source), work.bytes, stream_),
+        "cuMemcpyAsync");
+  last_host_write_ = submitted_.load(std::memory_order_relaxed) + 1;
 }
 
 std::uint64_t CudaQueue::finish(Dependent dependent) {

@@ -21,7 +21,10 @@ class CudaDevice;
 /// streams wait for and which the thread of completion.h reads to move the timeline on.
 class CudaQueue final : public QueueBackend {
  public:
-  explicit CudaQueue(CudaDevice& device);
+  /// `priority` as the driver counts: lower is more urgent.
+  explicit CudaQueue(CudaDevice& device, int priority = 0);
+  /// Over a stream that somebody else owns.
+  CudaQueue(CudaDevice& device, Stream external, std::true_type);
   ~CudaQueue() override;
 
   std::uint64_t enqueue(Work work) override;
@@ -56,6 +59,7 @@ class CudaQueue final : public QueueBackend {
   void copy(Work& work, Dependent& dependent);
   void copy_from_host(Work& work, Dependent& dependent);
   void copy_on_device(const Work& work, Dependent& dependent);
+  void copy_to_host(const Work& work, Dependent& dependent);
   /// Writes the next number behind what was submitted.
   std::uint64_t finish(Dependent dependent);
   /// Work up to `value` is over; takes what that finishes out of the list.
@@ -65,10 +69,13 @@ class CudaQueue final : public QueueBackend {
 
   CudaDevice& cuda_device_;
   Stream stream_ = nullptr;
+  bool owned_ = true;
   std::uint64_t* cell_;
   std::shared_ptr<Gate> gate_;
   std::mutex mutex_;  // of the order of the stream, and of what is below
   std::deque<Dependent> dependents_;
+  /// The last work whose end the host makes: a copy into plain memory.
+  std::uint64_t last_host_write_ = 0;
   std::mutex poll_mutex_;  // of the timeline; taken before the other one
   std::atomic<bool> closed_{false};
 };
