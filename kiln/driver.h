@@ -10,6 +10,7 @@
 #include "kiln/driver/host_hazard.h"
 #include "kiln/driver/launch_trace.h"
 #include "kiln/driver/queue.h"
+#include "kiln/driver/symmetric_pool.h"
 #include "kiln/driver/trace.h"
 #include "kiln/driver/usage.h"
 #include "kiln/driver/virtual_device.h"

@@ -7,6 +7,7 @@
 #include "kiln/gpu/device_buffer.h"
 #include "kiln/gpu/device_context.h"
 #include "kiln/gpu/device_function.h"
+#include "kiln/gpu/device_graph.h"
 #include "kiln/gpu/device_info.h"
 #include "kiln/gpu/device_stream.h"
 #include "kiln/gpu/dim.h"

@@ -130,7 +130,7 @@ void throw_wrong_element(const Function& function, std::size_t index, DType foun
       function.name, index, found.name(), wanted));
 }
 
-void launch_any(const driver::DeviceQueue& queue, const Function& function, const char* call,
+void launch_any(const LaunchTarget& target, const Function& function, const char* call,
                 const LaunchConfig& config, const AnyArgument* arguments, std::size_t count) {
   std::vector<BufferUse> uses;
   std::vector<void*> pointers(count);
@@ -179,13 +179,13 @@ void launch_any(const driver::DeviceQueue& queue, const Function& function, cons
         uses.push_back({argument.buffer, write});
       }
     }
-    launch(queue, {.function = function,
-                   .config = config,
-                   .call = call,
-                   .arguments = pointers.data(),
-                   .sizes = sizes.data(),
-                   .count = count,
-                   .uses = uses});
+    launch(target, {.function = function,
+                    .config = config,
+                    .call = call,
+                    .arguments = pointers.data(),
+                    .sizes = sizes.data(),
+                    .count = count,
+                    .uses = uses});
   } catch (Error& error) {
     add_place(error, config.location);
     throw;

@@ -124,7 +124,7 @@ P to_parameter(const Function& function, std::size_t index, const A& argument, B
 
 /// Launches a function whose parameters are known to be `P...`.
 template <typename... P, typename... A>
-void launch_typed(const driver::DeviceQueue& queue, const Function& function, const char* call,
+void launch_typed(const LaunchTarget& target, const Function& function, const char* call,
                   const LaunchConfig& config, const A&... arguments) {
   static_assert(sizeof...(P) == sizeof...(A), "Wrong number of arguments to enqueue");
   if constexpr (sizeof...(P) == sizeof...(A)) {
@@ -140,13 +140,13 @@ void launch_typed(const driver::DeviceQueue& queue, const Function& function, co
         void* pointers[kCount + 1] = {
             const_cast<void*>(static_cast<const void*>(&std::get<I>(values)))...};
         static constexpr std::uint32_t kSizes[kCount + 1] = {sizeof(P)...};
-        launch(queue, {.function = function,
-                       .config = config,
-                       .call = call,
-                       .arguments = pointers,
-                       .sizes = kSizes,
-                       .count = kCount,
-                       .uses = {uses.data(), end}});
+        launch(target, {.function = function,
+                        .config = config,
+                        .call = call,
+                        .arguments = pointers,
+                        .sizes = kSizes,
+                        .count = kCount,
+                        .uses = {uses.data(), end}});
       };
       try {
         build_and_launch(std::make_index_sequence<kCount>());
@@ -222,16 +222,16 @@ AnyArgument any_argument(const A& argument, void*& pointer) {
 
 /// Launches a function whose parameters its source or image tells. Errors: section 6 of the
 /// specification.
-void launch_any(const driver::DeviceQueue& queue, const Function& function, const char* call,
+void launch_any(const LaunchTarget& target, const Function& function, const char* call,
                 const LaunchConfig& config, const AnyArgument* arguments, std::size_t count);
 
 template <typename... A>
-void launch_untyped(const driver::DeviceQueue& queue, const Function& function, const char* call,
+void launch_untyped(const LaunchTarget& target, const Function& function, const char* call,
                     const LaunchConfig& config, const A&... arguments) {
   [[maybe_unused]] void* pointers[sizeof...(A) + 1] = {};
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     const AnyArgument list[sizeof...(A) + 1] = {any_argument(arguments, pointers[I])...};
-    launch_any(queue, function, call, config, list, sizeof...(A));
+    launch_any(target, function, call, config, list, sizeof...(A));
   }(std::make_index_sequence<sizeof...(A)>());
 }
 

@@ -585,8 +585,13 @@ void submit_fill(void* argument, std::uintptr_t handle) {
               "cuMemsetD2D32Async");
 }
 
-void fill_on_host(void* memory, std::uint64_t value, std::size_t width, std::size_t count) {
+}  // namespace
+
+void fill_elements(void* memory, std::uint64_t value, std::size_t width, std::size_t count) {
   switch (width) {
+    case 1:
+      std::memset(memory, static_cast<int>(value), count);
+      return;
     case 2:
       std::fill_n(static_cast<std::uint16_t*>(memory), count, static_cast<std::uint16_t>(value));
       return;
@@ -597,8 +602,6 @@ void fill_on_host(void* memory, std::uint64_t value, std::size_t width, std::siz
       std::fill_n(static_cast<std::uint64_t*>(memory), count, value);
   }
 }
-
-}  // namespace
 
 void enqueue_fill(const DeviceContext& context, const driver::Buffer& buffer, const void* value,
                   std::size_t width) {
@@ -639,7 +642,7 @@ void enqueue_fill(const DeviceContext& context, const driver::Buffer& buffer, co
     work.kind = Work::Kind::function;
     work.name = "fill";
     work.function = [memory = buffer.data(), bits, width, count] {
-      fill_on_host(memory, bits, width, count);
+      fill_elements(memory, bits, width, count);
     };
   }
   const std::uint64_t number = queue.enqueue(std::move(work));

@@ -72,6 +72,8 @@ void enqueue_copy(const DeviceContext& context, const CopySide& to, const CopySi
 /// Every element of `width` bytes becomes the bytes at `value`.
 void enqueue_fill(const DeviceContext& context, const driver::Buffer& buffer, const void* value,
                   std::size_t width);
+/// On the host: elements of `width` 1, 2, 4 or 8 bytes.
+void fill_elements(void* memory, std::uint64_t value, std::size_t width, std::size_t count);
 driver::Buffer create_buffer(const DeviceContext& context, DType dtype, std::int64_t size,
                              bool host);
 [[noreturn]] void throw_short(const char* text);

@@ -80,38 +80,38 @@ namespace detail {
 
 /// Launches a function with the values that a closure or callable carries; they live until the
 /// launch has run.
-void launch_bound(const driver::DeviceQueue& queue, const char* call, const Function& function,
+void launch_bound(const LaunchTarget& target, const char* call, const Function& function,
                   const LaunchConfig& config, std::shared_ptr<const BoundArguments> bound);
 
 /// Launches a handle with its own kind of checks.
 template <typename... P, typename... A>
-void launch_handle(const driver::DeviceQueue& queue, const char* call,
+void launch_handle(const LaunchTarget& target, const char* call,
                    const DeviceFunction<void(P...)>& function, const LaunchConfig& config,
                    const A&... arguments) {
   if (const auto& bound = function.bound()) {
     static_assert(sizeof...(A) == sizeof...(P), "Wrong number of arguments to enqueue");
-    launch_bound(queue, call, function.function(), config, bound);
+    launch_bound(target, call, function.function(), config, bound);
     return;
   }
-  launch_typed<P...>(queue, function.function(), call, config, arguments...);
+  launch_typed<P...>(target, function.function(), call, config, arguments...);
 }
 template <typename... A>
-void launch_handle(const driver::DeviceQueue& queue, const char* call,
+void launch_handle(const LaunchTarget& target, const char* call,
                    const DeviceFunction<void>& function, const LaunchConfig& config,
                    const A&... arguments) {
-  launch_untyped(queue, function.function(), call, config, arguments...);
+  launch_untyped(target, function.function(), call, config, arguments...);
 }
 template <typename... P, typename... A>
-void launch_handle(const driver::DeviceQueue& queue, const char* call,
+void launch_handle(const LaunchTarget& target, const char* call,
                    const DeviceExternalFunction<void(P...)>& function, const LaunchConfig& config,
                    const A&... arguments) {
-  launch_typed<P...>(queue, function.function(), call, config, arguments...);
+  launch_typed<P...>(target, function.function(), call, config, arguments...);
 }
 template <typename... A>
-void launch_handle(const driver::DeviceQueue& queue, const char* call,
+void launch_handle(const LaunchTarget& target, const char* call,
                    const DeviceExternalFunction<void>& function, const LaunchConfig& config,
                    const A&... arguments) {
-  launch_untyped(queue, function.function(), call, config, arguments...);
+  launch_untyped(target, function.function(), call, config, arguments...);
 }
 
 template <typename Signature>

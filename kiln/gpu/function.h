@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -84,8 +85,25 @@ struct Launch {
   std::shared_ptr<const void> keep = nullptr;
 };
 
-/// Checks shapes and attributes, then enqueues; returns at once.
-void launch(const driver::DeviceQueue& queue, const Launch& launch);
+class GraphBuild;
+struct NodeDependencies;
+
+/// Where a launch goes: onto a stream, or into a graph that is being built.
+struct LaunchTarget {
+  const driver::DeviceQueue* queue = nullptr;
+  GraphBuild* graph = nullptr;
+  const NodeDependencies* dependencies = nullptr;
+
+  LaunchTarget(const driver::DeviceQueue& on) : queue(&on) {}  // NOLINT
+  LaunchTarget(GraphBuild& in, const NodeDependencies& after) : graph(&in), dependencies(&after) {}
+};
+
+/// Checks shapes and attributes, then enqueues or adds a node; returns at once.
+void launch(const LaunchTarget& target, const Launch& launch);
+/// Of `launch`, for graphs.
+void add_launch(const LaunchTarget& target, const Launch& launch, std::int64_t shared_bytes);
+/// What the host runs for a launch; holds copies of the arguments.
+std::function<void()> host_task(const Launch& launch, std::int64_t shared_bytes);
 /// The checks of `launch` alone.
 void check_launch(const Launch& launch);
 /// Raises the function's limit of dynamic shared memory where the launch needs it.

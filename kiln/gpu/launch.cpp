@@ -89,42 +89,12 @@ void check_attributes(const Launch& launch) {
         format("{}: constant_memory is not available on a cpu context.", launch.call));
 }
 
-/// Everything that the work of a launch on the host needs when it runs.
-struct CpuLaunch {
-  CpuGrid grid;
-  std::vector<const void*> pointers;
-  std::vector<std::byte> values;
-  std::shared_ptr<const void> code, keep;
-};
-
 std::uint64_t launch_on_host(driver::QueueBackend& queue, const Launch& launch,
                              std::int64_t shared_bytes) {
-  const Function& function = launch.function;
-  auto call = std::make_shared<CpuLaunch>();
-  call->code = function.code;
-  call->keep = launch.keep;
-  call->grid.run = function.run;
-  call->grid.may_wait = function.may_wait;
-  for (int i = 0; i < 3; ++i) {
-    call->grid.grid[i] = static_cast<std::uint32_t>(launch.config.grid_dim[i]);
-    call->grid.block[i] = static_cast<std::uint32_t>(launch.config.block_dim[i]);
-  }
-  call->grid.shared_bytes = static_cast<std::uint32_t>(shared_bytes);
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < launch.count; ++i) bytes += (launch.sizes[i] + 15U) / 16 * 16;
-  call->values.resize(bytes + 16);
-  auto* at = reinterpret_cast<std::byte*>(
-      (reinterpret_cast<std::uintptr_t>(call->values.data()) + 15) / 16 * 16);
-  for (std::size_t i = 0; i < launch.count; ++i) {
-    std::memcpy(at, launch.arguments[i], launch.sizes[i]);
-    call->pointers.push_back(at);
-    at += (launch.sizes[i] + 15U) / 16 * 16;
-  }
-  call->grid.arguments = call->pointers.data();
   Work work;
   work.kind = Work::Kind::user_function;
-  work.name = function.name;
-  work.function = [call = std::move(call)] { run_cpu_grid(call->grid); };
+  work.name = launch.function.name;
+  work.function = host_task(launch, shared_bytes);
   return queue.enqueue(std::move(work));
 }
 
@@ -224,6 +194,44 @@ std::uint64_t launch_on_cuda(driver::QueueBackend& queue, const Launch& launch,
 
 }  // namespace
 
+std::function<void()> host_task(const Launch& launch, std::int64_t shared_bytes) {
+  // Everything that the launch needs when it runs.
+  struct Task {
+    CpuGrid grid;
+    std::vector<const void*> pointers;
+    std::vector<std::byte> values;
+    std::shared_ptr<const void> code, keep;
+  };
+  constexpr std::uint32_t kAlignment = 16;
+  const auto padded = [](std::uint32_t size) {
+    return (size + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  const Function& function = launch.function;
+  auto task = std::make_shared<Task>();
+  task->code = function.code;
+  task->keep = launch.keep;
+  task->grid.run = function.run;
+  task->grid.may_wait = function.may_wait;
+  for (int i = 0; i < 3; ++i) {
+    task->grid.grid[i] = static_cast<std::uint32_t>(launch.config.grid_dim[i]);
+    task->grid.block[i] = static_cast<std::uint32_t>(launch.config.block_dim[i]);
+  }
+  task->grid.shared_bytes = static_cast<std::uint32_t>(shared_bytes);
+  std::size_t bytes = kAlignment;
+  for (std::size_t i = 0; i < launch.count; ++i) bytes += padded(launch.sizes[i]);
+  task->values.resize(bytes);
+  auto* at = reinterpret_cast<std::byte*>(
+      (reinterpret_cast<std::uintptr_t>(task->values.data()) + kAlignment - 1) / kAlignment *
+      kAlignment);
+  for (std::size_t i = 0; i < launch.count; ++i) {
+    std::memcpy(at, launch.arguments[i], launch.sizes[i]);
+    task->pointers.push_back(at);
+    at += padded(launch.sizes[i]);
+  }
+  task->grid.arguments = task->pointers.data();
+  return [task = std::move(task)] { run_cpu_grid(task->grid); };
+}
+
 void add_place(Error& error, const std::source_location& location) {
   error.set_message(format("{}:{}: {}", location.file_name(), location.line(), error.message()));
 }
@@ -274,7 +282,9 @@ void check_launch(const Launch& launch) {
   check_attributes(launch);
 }
 
-void launch(const driver::DeviceQueue& queue, const Launch& launch) {
+namespace {
+
+void launch_on_queue(const driver::DeviceQueue& queue, const Launch& launch) {
   driver::QueueBackend& backend = *queue.backend();
   if (&backend.device() != launch.function.device.backend())
     throw ValueError(format("function '{}' was compiled for {}, not {}", launch.function.name,
@@ -292,18 +302,29 @@ void launch(const driver::DeviceQueue& queue, const Launch& launch) {
   for (const BufferUse& use : launch.uses) use.buffer->record_use_at(backend, value, use.write);
 }
 
-void launch_bound(const driver::DeviceQueue& queue, const char* call, const Function& function,
+}  // namespace
+
+void launch(const LaunchTarget& target, const Launch& launch) {
+  if (target.queue != nullptr) {
+    launch_on_queue(*target.queue, launch);
+    return;
+  }
+  check_launch(launch);
+  add_launch(target, launch, prepare_shared_memory(launch));
+}
+
+void launch_bound(const LaunchTarget& target, const char* call, const Function& function,
                   const LaunchConfig& config, std::shared_ptr<const BoundArguments> bound) {
   const BoundArguments& values = *bound;
   try {
-    launch(queue, {.function = function,
-                   .config = config,
-                   .call = call,
-                   .arguments = values.pointers.data(),
-                   .sizes = values.sizes.data(),
-                   .count = values.pointers.size(),
-                   .uses = values.uses,
-                   .keep = std::move(bound)});
+    launch(target, {.function = function,
+                    .config = config,
+                    .call = call,
+                    .arguments = values.pointers.data(),
+                    .sizes = values.sizes.data(),
+                    .count = values.pointers.size(),
+                    .uses = values.uses,
+                    .keep = std::move(bound)});
   } catch (Error& error) {
     add_place(error, config.location);
     throw;

@@ -420,7 +420,7 @@ TEST_P(Kernels, AreLoadedFromPtx) {
 
   const auto any = ctx.load_function({.function_name = "add_k", .asm_code = kAddPtx});
   ctx.enqueue_function(any, {.grid_dim = 2, .block_dim = 32}, out, in, 2.5F);
-  EXPECT_EQ(values_of(out), std::vector<float>(64, 105.5F));
+  EXPECT_EQ(values_of(out), std::vector<float>(64, 5.5F));
   EXPECT_THAT(error_of<TypeError>([&] {
                 ctx.enqueue_function(any, {.grid_dim = 2, .block_dim = 32}, out, in, 2.5);
               }),
