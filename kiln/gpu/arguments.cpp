@@ -71,11 +71,15 @@ std::uint64_t widened(const AnyArgument& argument, const Type& to) {
   return bits;
 }
 
+std::string type_of(const AnyArgument& argument) {
+  return argument.type != nullptr ? argument.type(argument) : argument.type_name;
+}
+
 [[noreturn]] void refuse(const Function& function, std::size_t index, const AnyArgument& argument,
                          const std::string& wanted) {
   throw TypeError(format(
       "{}: argument #{} of type '{}' does not match the declared function argument type '{}'",
-      function.name, index, argument.type(argument), wanted));
+      function.name, index, type_of(argument), wanted));
 }
 
 /// Whether an element of `dtype` is what a pointer to `pointee` reads.
@@ -154,10 +158,10 @@ void launch_any(const LaunchTarget& target, const Function& function, const char
         const bool is_void = parameter.pointee == "void";
         if (argument.kind == Kind::pointer) {
           const bool same =
-              is_void || (argument.buffer != nullptr
-                              ? is_element(argument.buffer->dtype(), parameter.pointee)
-                              : argument.type(argument) == parameter.type ||
-                                    "const " + argument.type(argument) == parameter.type);
+              is_void ||
+              (argument.buffer != nullptr ? is_element(argument.buffer->dtype(), parameter.pointee)
+                                          : type_of(argument) == parameter.type ||
+                                                "const " + type_of(argument) == parameter.type);
           if (!same) refuse(function, i, argument, parameter.type);
         } else if (argument.kind != Kind::null) {
           refuse(function, i, argument, parameter.type);
@@ -165,7 +169,7 @@ void launch_any(const LaunchTarget& target, const Function& function, const char
         write = !parameter.points_to_const;
       } else if (argument.kind == Kind::other || type.kind == Kind::other) {
         // Structs and small floats: the same type only.
-        const std::string found = argument.type(argument);
+        const std::string found = type_of(argument);
         const bool same = found == parameter.type || parameter.type.ends_with("::" + found);
         if (!same || argument.size != parameter.size) refuse(function, i, argument, parameter.type);
       } else {

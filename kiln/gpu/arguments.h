@@ -175,8 +175,9 @@ struct AnyArgument {
   const driver::Buffer* buffer = nullptr;
   /// Of a pointer: what it points to.
   bool points_to_const = false;
-  /// The spelling of its type, made when an error needs it.
+  /// The spelling of its type, made when an error needs it; else `type_name` has it.
   std::string (*type)(const AnyArgument&) = nullptr;
+  std::string type_name = {};
 };
 
 template <typename A>

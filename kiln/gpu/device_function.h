@@ -26,6 +26,7 @@ class FunctionHandleBase {
   /// Unknown to the backend: ValueError.
   int get_attribute(Attribute attribute) const { return attribute_of(*function_, attribute); }
   const detail::Function& function() const { return *function_; }
+  const std::shared_ptr<const detail::Function>& shared_function() const { return function_; }
 
  protected:
   explicit FunctionHandleBase(std::shared_ptr<const detail::Function> function)

@@ -10,6 +10,7 @@
 #include "kiln/gpu/device_function.h"
 #include "kiln/gpu/device_info.h"
 #include "kiln/gpu/function.h"
+#include "kiln/support/call_site.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
@@ -233,7 +234,10 @@ std::function<void()> host_task(const Launch& launch, std::int64_t shared_bytes)
 }
 
 void add_place(Error& error, const std::source_location& location) {
-  error.set_message(format("{}:{}: {}", location.file_name(), location.line(), error.message()));
+  // A binding leaves the place to what knows the frames of its language.
+  const std::string place =
+      location.line() == 0 ? call_site() : format("{}:{}", location.file_name(), location.line());
+  if (!place.empty()) error.set_message(format("{}: {}", place, error.message()));
 }
 
 void check_buffer(const Function& function, std::size_t index, const driver::Buffer& buffer) {

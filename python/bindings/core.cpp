@@ -18,6 +18,10 @@ NB_MODULE(_core, m) {
   bind_driver_host_hazard(driver);
   bind_driver_virtual_device(driver);
   bind_driver_trace(driver);
+  bind_driver_symmetric_pool(driver);
+
+  nb::module_ gpu = m.def_submodule("gpu", "Device contexts and kernels.");
+  bind_gpu(gpu);
 
   nb::module_ graph = m.def_submodule("graph", "Types, values and graphs.");
   bind_graph_dim(graph);

@@ -1,7 +1,8 @@
 """kiln: tensor graphs become native code and run.
 
 The submodules mirror the layers of the C++ library and load when they are first used:
-`kiln.dtype`, `kiln.driver`, `kiln.graph`, `kiln.engine`, `kiln.weights`, `kiln.tree`, `kiln.experimental`.
+`kiln.dtype`, `kiln.driver`, `kiln.gpu`, `kiln.graph`, `kiln.engine`, `kiln.weights`, `kiln.tree`,
+`kiln.experimental`.
 
 >>> import kiln
 >>> kiln.dtype.DType.float32
@@ -33,11 +34,22 @@ if not _is_built():
 from kiln._core import InternalError, __version__
 
 if TYPE_CHECKING:
-    from kiln import driver, dtype, engine, experimental, graph, tree, weights
+    from kiln import driver, dtype, engine, experimental, gpu, graph, tree, weights
 
-_SUBMODULES = frozenset({"driver", "dtype", "engine", "experimental", "graph", "tree", "weights"})
+_SUBMODULES = frozenset({"driver", "dtype", "engine", "experimental", "gpu", "graph", "tree", "weights"})
 
-__all__ = ["InternalError", "__version__", "driver", "dtype", "engine", "experimental", "graph", "tree", "weights"]
+__all__ = [
+    "InternalError",
+    "__version__",
+    "driver",
+    "dtype",
+    "engine",
+    "experimental",
+    "gpu",
+    "graph",
+    "tree",
+    "weights",
+]
 
 
 def __getattr__(name: str):

@@ -7,6 +7,7 @@ from kiln._core import (
     dtype as dtype,
     engine as engine,
     experimental as experimental,
+    gpu as gpu,
     graph as graph,
     weights as weights
 )

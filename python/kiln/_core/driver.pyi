@@ -652,3 +652,45 @@ def start_trace(path: object | None) -> None:
 
 def stop_trace() -> None:
     """Stops, and writes trace-event JSON that Perfetto opens."""
+
+class SymmetricPool:
+    """
+    One block of memory on each device of a set, mapped as the device's own memory and as an address
+    that the switch multicasts to. The driver keeps one pool for each set until the process ends.
+
+    >>> from kiln.driver import CPU, SymmetricPool
+    >>> devices = [CPU()]
+    >>> pool = SymmetricPool.lookup(devices)
+    >>> if pool is None and SymmetricPool.is_supported(devices):
+    ...     pool = SymmetricPool.allocate(devices, 1 << 20)
+    >>> pool is None
+    True
+    """
+
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    @staticmethod
+    def allocate(devices: object | None, byte_size: int) -> SymmetricPool:
+        """
+        Reserves at least `byte_size` bytes on each device and registers the pool.
+        """
+
+    @staticmethod
+    def lookup(devices: object | None) -> SymmetricPool | None:
+        """The pool of these devices in any order, or None."""
+
+    @staticmethod
+    def is_supported(devices: object | None) -> bool:
+        """Whether every one of at least two devices can multicast."""
+
+    @property
+    def byte_size(self) -> int:
+        """As it was asked for."""
+
+    def unicast_view(self, device: Device) -> Buffer:
+        """The device's own memory as a flat buffer of uint8."""
+
+    def multicast_view(self, device: Device) -> Buffer:
+        """
+        The same bytes of all devices, for kernels that use multicast instructions alone.
+        """
