@@ -2,10 +2,10 @@
 
 // How a kernel that was compiled for the host meets the machine that runs its threads.
 //
-// `run` executes the threads [begin, end) of one block, one after another. A kernel that never waits
-// costs one call a block and may be a plain loop. One that may wait is called for one thread at a
-// time; a thread that calls `barrier` is put aside on its stack, and the threads behind it start on
-// another one. All threads of a block run on one thread of the process.
+// `run` executes the threads [begin, end) of one block, one after another. A kernel that never
+// waits costs one call a block and may be a plain loop. One that may wait is called for one thread
+// at a time; a thread that calls `barrier` is put aside on its stack, and the threads behind it
+// start on another one. All threads of a block run on one thread of the process.
 
 #include <cstddef>
 #include <cstdint>

@@ -190,6 +190,12 @@ def test_cpp_mlp_runs_on_a_mesh(prefix, tmp_path):
     assert run(program).splitlines()[-1] == "largest difference to one device: none"
 
 
+def test_cpp_kernels_run_on_the_cpu(prefix, tmp_path):
+    folder = build_consumer(ROOT / "examples/kernels", tmp_path, prefix)
+    for name in ("vector_add", "tiled_matmul", "softmax", "histogram", "multicast_allreduce"):
+        assert "right" in run(folder / name)
+
+
 def test_libkiln_is_small_and_needs_no_llvm(tmp_path):
     library = BUILD / "lib" / "libkiln.so"
     stripped = tmp_path / "libkiln.so"
