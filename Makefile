@@ -34,7 +34,7 @@ build: configure ## build the libraries, the tools, the tests and the Python bin
 	@scripts/build.sh build $(PRESET)
 
 demo: configure ## embed sentences with MiniLM, print their neighbours, write build/demo/minilm.mef
-	@scripts/build.sh build $(PRESET) kiln kiln_compiler kiln_python kiln_command
+	@scripts/build.sh build $(PRESET) kiln kiln_kernel_compiler kiln_python kiln_command
 	@KILN_CACHE=0 $(RUN) examples/minilm/demo.py --output build/demo/minilm.mef $(if $(SENTENCES),--sentences "$(SENTENCES)")
 
 test: build ## build and run every test

@@ -9,7 +9,7 @@ install(TARGETS kiln EXPORT kilnTargets
 set_target_properties(kiln PROPERTIES INSTALL_RPATH "$ORIGIN")
 if(TARGET kiln_compiler)
   # Opened by the engine from the folder of libkiln, so nobody links it.
-  install(TARGETS kiln_compiler
+  install(TARGETS kiln_compiler kiln_kernel_compiler
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT compiler NAMELINK_SKIP)
 endif()
 if(TARGET kiln_emulator)

@@ -9,7 +9,7 @@ if(NOT kiln_extension OR NOT EXISTS ${KILN_REUSE_DIR}/build.ninja)
 endif()
 message(STATUS "Packing the build in ${KILN_REUSE_DIR}")
 add_custom_target(kiln_reuse ALL
-  COMMAND ${CMAKE_COMMAND} --build ${KILN_REUSE_DIR} --target kiln_python kiln_compiler kiln_command
+  COMMAND ${CMAKE_COMMAND} --build ${KILN_REUSE_DIR} --target kiln_python kiln_kernel_compiler kiln_command
   USES_TERMINAL)
 install(CODE "execute_process(COMMAND \${CMAKE_COMMAND} --install ${KILN_REUSE_DIR}
   --component python --prefix \${CMAKE_INSTALL_PREFIX} COMMAND_ERROR_IS_FATAL ANY)"

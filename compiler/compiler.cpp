@@ -11,7 +11,7 @@
 #include "compiler/codegen/object.h"
 #include "compiler/diagnostics.h"
 #include "compiler/ir_output.h"
-#include "compiler/kernel_source/kernel_source.h"
+#include "compiler/kernel_library.h"
 #include "compiler/kernels/builder.h"
 #include "compiler/kernels/merge.h"
 #include "compiler/link.h"
@@ -338,7 +338,7 @@ class KilnCompiler final : public runtime::Compiler {
   }
 
   runtime::CompiledKernel compile_kernel(const runtime::KernelSource& source) override {
-    return compiler::compile_kernel(source);
+    return kernel_library().compile_kernel(source);
   }
 };
 

@@ -40,7 +40,8 @@ void leave() {
 
 }  // namespace
 
-bool run_guarded(const std::function<void()>& work, std::string& message) {
+[[gnu::visibility("default")]] bool run_guarded(const std::function<void()>& work,
+                                                std::string& message) {
   enter();
   fatal_text.clear();
   llvm::CrashRecoveryContext context;

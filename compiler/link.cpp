@@ -252,8 +252,9 @@ bool check_image(const std::vector<std::byte>& image) {
 
 }  // namespace
 
-std::vector<std::byte> link_image(std::span<const std::vector<std::byte>> objects,
-                                  std::span<const std::string> exported_symbols) {
+[[gnu::visibility("default")]] std::vector<std::byte> link_image(
+    std::span<const std::vector<std::byte>> objects,
+    std::span<const std::string> exported_symbols) {
   std::string script = "{\n";
   if (!exported_symbols.empty()) script += "global:\n";
   for (const std::string& symbol : exported_symbols) script += "  \"" + symbol + "\";\n";
@@ -290,6 +291,10 @@ std::vector<std::byte> link_image(std::span<const std::vector<std::byte>> object
   arguments.push_back("--no-as-needed");
   arguments.push_back(files.back().path());
   return run_lld(arguments, files);
+}
+
+[[gnu::visibility("default")]] bool may_call(std::string_view symbol) {
+  return contains(kLibc, symbol) || contains(kLibm, symbol);
 }
 
 }  // namespace kiln::compiler

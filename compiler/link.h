@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kiln::compiler {
@@ -14,5 +15,8 @@ namespace kiln::compiler {
 /// several threads; they take turns.
 std::vector<std::byte> link_image(std::span<const std::vector<std::byte>> objects,
                                   std::span<const std::string> exported_symbols);
+
+/// Whether `symbol` is a function of libc or libm that generated code may call.
+bool may_call(std::string_view symbol);
 
 }  // namespace kiln::compiler

@@ -45,7 +45,7 @@ std::vector<std::string> features_of_cpu(llvm::StringRef cpu) {
 
 }  // namespace
 
-Isa resolve_isa(std::string_view cpu_target) {
+[[gnu::visibility("default")]] Isa resolve_isa(std::string_view cpu_target) {
   std::vector<std::string> features;
   Isa isa;
   isa.triple = "x86_64-unknown-linux-gnu";

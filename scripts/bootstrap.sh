@@ -25,7 +25,7 @@ packages=(ccache cmake ninja-build libc6-dev libstdc++-12-dev libfmt-dev nlohman
   libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev libzstd-dev zlib1g-dev
   chromium-headless-shell)
 llvm_packages=(clang-22 llvm-22-dev lld-22 liblld-22-dev clang-format-22 clang-tidy-22
-  libclang-rt-22-dev)
+  libclang-rt-22-dev libclang-22-dev libclang-cpp22-dev libclc-22)
 [ -n "${KILN_LLVM_DIR:-}" ] || packages+=("${llvm_packages[@]}")
 # A python3 that does not come from Debian brings its own venv and headers.
 if [ "$(readlink -f "$(command -v python3)")" = "$(readlink -f /usr/bin/python3 || true)" ]; then

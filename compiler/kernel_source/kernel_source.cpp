@@ -1,11 +1,211 @@
 #include "compiler/kernel_source/kernel_source.h"
 
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "compiler/kernel_library.h"
+#include "compiler/kernel_source/arguments.h"
+#include "compiler/kernel_source/file_system.h"
+#include "compiler/kernel_source/frontend.h"
+#include "compiler/link.h"
+#include "compiler/target.h"
+#include "kiln/runtime/kernel_abi.h"
 #include "kiln/support/error.h"
+#include "kiln/support/format.h"
 
 namespace kiln::compiler {
+namespace {
 
-runtime::CompiledKernel compile_kernel(const runtime::KernelSource&) {
-  throw NotImplementedError("Kernel sources cannot be compiled yet.");
+using namespace kernel_source;
+
+// The lowest version of PTX in which an architecture can be written, as LLVM knows it.
+struct Architecture {
+  std::string_view name;
+  int ptx_version;
+};
+constexpr std::array<Architecture, 24> kArchitectures = {
+    {{"sm_70", 60},  {"sm_72", 61},   {"sm_75", 63},   {"sm_80", 70},  {"sm_86", 71},
+     {"sm_87", 74},  {"sm_88", 90},   {"sm_89", 78},   {"sm_90", 78},  {"sm_90a", 80},
+     {"sm_100", 86}, {"sm_100a", 86}, {"sm_100f", 88}, {"sm_101", 86}, {"sm_101a", 86},
+     {"sm_103", 88}, {"sm_103a", 88}, {"sm_103f", 88}, {"sm_110", 90}, {"sm_110a", 90},
+     {"sm_120", 87}, {"sm_120a", 87}, {"sm_121", 88},  {"sm_121a", 88}}};
+// The versions that LLVM knows, from the lowest of the table above.
+constexpr std::array kPtxVersions = {60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 76,
+                                     77, 78, 80, 81, 82, 83, 84, 85, 86, 87, 88, 90};
+
+std::string target_name(const runtime::KernelSource& source) {
+  return source.architecture.empty() ? "cpu" : source.architecture;
+}
+
+[[noreturn]] void throw_failed(const runtime::KernelSource& source, std::string_view diagnostics) {
+  while (diagnostics.ends_with('\n')) diagnostics.remove_suffix(1);
+  throw RuntimeError(format("compile_function: '{}' failed to compile for {}\n{}", source.name,
+                            target_name(source), diagnostics));
+}
+
+[[noreturn]] void throw_not_found(const runtime::KernelSource& source,
+                                  const std::vector<Declaration>& kernels) {
+  std::string names;
+  for (const Declaration& kernel : kernels) names += (names.empty() ? "" : ", ") + kernel.name;
+  throw RuntimeError(format("kernel '{}' not found; the source defines: {}", source.name,
+                            names.empty() ? "no kernel" : names));
+}
+
+void append(std::vector<std::string>& to, std::initializer_list<const char*> words) {
+  to.insert(to.end(), words.begin(), words.end());
+}
+
+FrontendInput common_input(const runtime::KernelSource& source, const Arguments& options) {
+  FrontendInput input;
+  input.source = &source;
+  input.text = source.text;
+  input.folders = options.folders;
+  input.arguments = {"-std=c++20",
+                     "-O3",
+                     "-fdeclspec",
+                     "-fno-threadsafe-statics",
+                     "-vectorize-loops",
+                     "-vectorize-slp",
+                     "-nobuiltininc",
+                     "-nostdsysteminc",
+                     "-ferror-limit",
+                     "20",
+                     "-Werror=null-character",
+                     "-internal-isystem",
+                     kHeaderFolder,
+                     "-include",
+                     "kiln/prelude.cuh"};
+  return input;
+}
+
+void finish_arguments(FrontendInput& input, const Arguments& options) {
+  input.arguments.insert(input.arguments.end(), options.frontend.begin(), options.frontend.end());
+  input.arguments.push_back(input.source->file);
+}
+
+runtime::CompiledKernel compile_for_device(const runtime::KernelSource& source,
+                                           const Arguments& options) {
+  const auto* architecture =
+      std::find_if(kArchitectures.begin(), kArchitectures.end(),
+                   [&](const Architecture& a) { return a.name == source.architecture; });
+  if (architecture == kArchitectures.end())
+    throw_failed(source, format("error: unknown architecture '{}'", source.architecture));
+  const int newest = source.max_ptx_version == 0 ? kPtxVersions.back() : source.max_ptx_version;
+  if (newest < architecture->ptx_version)
+    throw_failed(source, format("error: {} needs PTX {}.{}, and the driver reads up to {}.{}",
+                                source.architecture, architecture->ptx_version / 10,
+                                architecture->ptx_version % 10, newest / 10, newest % 10));
+  // LLVM does not read instructions in the text, so they may be of any version.
+  const bool has_assembly = source.text.find("asm") != std::string::npos;
+  FrontendResult result;
+  for (const int version : kPtxVersions) {
+    if (version < architecture->ptx_version || version > newest) continue;
+    const auto next = std::find_if(kPtxVersions.begin(), kPtxVersions.end(),
+                                   [&](int other) { return other > version; });
+    const bool last = next == kPtxVersions.end() || *next > newest;
+    if (has_assembly && !last) continue;
+    FrontendInput input = common_input(source, options);
+    input.output = FrontendInput::Output::assembly;
+    const std::string feature = format("+ptx{}", version);
+    append(input.arguments,
+           {"-triple", "nvptx64-nvidia-cuda", "-target-cpu", source.architecture.c_str(),
+            "-target-feature", feature.c_str(), "-x", "cuda", "-fcuda-is-device",
+            "-mlink-builtin-bitcode", kMathFile, "-S"});
+    finish_arguments(input, options);
+    result = run_frontend(input);
+    if (result.succeeded || last ||
+        (result.diagnostics.find("ptx") == std::string::npos &&
+         result.diagnostics.find("PTX") == std::string::npos))
+      break;
+  }
+  if (!result.succeeded) throw_failed(source, result.diagnostics);
+  const Declaration* kernel = choose(result.kernels, source.name);
+  if (!kernel) throw_not_found(source, result.kernels);
+  runtime::CompiledKernel compiled;
+  compiled.symbol = kernel->symbol;
+  compiled.parameters = kernel->parameters;
+  compiled.ptx.assign(result.output.begin(), result.output.end());
+  compiled.llvm_ir = std::move(result.llvm_ir);
+  return compiled;
+}
+
+// What replaces a word that only GPUs know.
+std::string hint_of(const std::string& word) {
+  if (word == "__shared__") return "; use shared<T, N>()";
+  return "";
+}
+
+void check_host(const runtime::KernelSource& source, const FrontendResult& result) {
+  if (result.succeeded) return;
+  if (!result.gpu_words.empty())
+    throw NotImplementedError(format("kernel '{}' uses {}, which has no form on cpu{}", source.name,
+                                     result.gpu_words.front(), hint_of(result.gpu_words.front())));
+  throw_failed(source, result.diagnostics);
+}
+
+runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
+                                         const Arguments& options) {
+  const Isa isa = resolve_isa("");
+  FrontendInput input = common_input(source, options);
+  input.host = true;
+  append(input.arguments, {"-triple", isa.triple.c_str(), "-target-cpu", isa.cpu.c_str(), "-x",
+                           "c++", "-mrelocation-model", "pic", "-pic-level", "2",
+                           "-ffunction-sections", "-fdata-sections", "-ffp-contract=fast"});
+  std::string_view rest = isa.features;
+  while (!rest.empty()) {
+    const std::string_view feature = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), feature.size() + 1));
+    append(input.arguments, {"-target-feature", std::string(feature).c_str()});
+  }
+  finish_arguments(input, options);
+
+  // The first run finds the kernel, so that the second can name it.
+  input.output = FrontendInput::Output::nothing;
+  FrontendResult result = run_frontend(input);
+  check_host(source, result);
+  const Declaration* kernel = choose(result.kernels, source.name);
+  if (!kernel) throw_not_found(source, result.kernels);
+  runtime::CompiledKernel compiled;
+  compiled.symbol = kernel->symbol;
+  compiled.parameters = kernel->parameters;
+
+  input.text += format(
+      "\nextern \"C\" __attribute__((visibility(\"default\"))) void {}("
+      "::kiln::gpu::__kiln_block* block, const void* const* arguments, unsigned begin, "
+      "unsigned end) {{ ::kiln::gpu::__kiln_entry<&::{}, decltype(&::{})>::start(block, arguments, "
+      "begin, end); }}\n",
+      runtime::kKernelRunName, kernel->qualified_name, kernel->qualified_name);
+  input.output = FrontendInput::Output::object;
+  result = run_frontend(input);
+  check_host(source, result);
+  if (!result.host_entry.recursive.empty())
+    throw NotImplementedError(format(
+        "kernel '{}' uses the index of a thread, a barrier or shared memory in a function that "
+        "calls itself or is called by its address, which has no form on cpu",
+        source.name));
+  compiled.may_wait = result.host_entry.may_wait;
+  compiled.llvm_ir = std::move(result.llvm_ir);
+  const auto* begin = reinterpret_cast<const std::byte*>(result.output.data());
+  const std::vector<std::byte> object(begin, begin + result.output.size());
+  const std::string exported = runtime::kKernelRunName;
+  compiled.image = link_image(std::span(&object, 1), std::span(&exported, 1));
+  return compiled;
+}
+
+}  // namespace
+
+runtime::CompiledKernel compile_kernel(const runtime::KernelSource& source) {
+  const Arguments options = read_options(source);
+  return source.architecture.empty() ? compile_for_host(source, options)
+                                     : compile_for_device(source, options);
 }
 
 }  // namespace kiln::compiler
+
+extern "C" __attribute__((visibility("default"))) const kiln::compiler::KernelLibrary*
+kiln_kernel_compiler_entry() {
+  static const kiln::compiler::KernelLibrary library = {&kiln::compiler::compile_kernel};
+  return &library;
+}

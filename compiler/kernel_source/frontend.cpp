@@ -1,0 +1,230 @@
+#include "compiler/kernel_source/frontend.h"
+
+#include <clang/AST/ASTConsumer.h>
+#include <clang/AST/ASTContext.h>
+#include <clang/Basic/DiagnosticFrontend.h>
+#include <clang/CodeGen/CodeGenAction.h>
+#include <clang/Frontend/CompilerInstance.h>
+#include <clang/Frontend/CompilerInvocation.h>
+#include <clang/Frontend/FrontendActions.h>
+#include <clang/Frontend/MultiplexConsumer.h>
+#include <clang/Frontend/TextDiagnosticPrinter.h>
+#include <clang/Lex/Preprocessor.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Support/thread.h>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+
+#include "compiler/crash_guard.h"
+#include "compiler/kernel_source/file_system.h"
+
+namespace kiln::compiler::kernel_source {
+namespace {
+
+// Clang recurses as deep as a source nests; it asks for more only at a few places.
+constexpr unsigned kStackBytes = 64u << 20;
+
+void initialize_targets() {
+  static const bool done = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser();
+    return true;
+  }();
+  (void)done;
+}
+
+// What one run finds out on its way.
+struct Run {
+  const FrontendInput& input;
+  FrontendResult& result;
+};
+
+class FindKernels : public clang::ASTConsumer {
+ public:
+  explicit FindKernels(Run& run) : run_(run) {}
+  void HandleTranslationUnit(clang::ASTContext& context) override {
+    run_.result.kernels = find_kernels(context);
+    if (const Declaration* kernel = choose(run_.result.kernels, run_.input.source->name))
+      run_.result.symbol = kernel->symbol;
+  }
+
+ private:
+  Run& run_;
+};
+
+void watch_words(clang::CompilerInstance& compiler, Run& run) {
+  if (!run.input.host) return;
+  clang::Preprocessor& preprocessor = compiler.getPreprocessor();
+  preprocessor.setTokenWatcher([&](const clang::Token& token) {
+    const clang::IdentifierInfo* identifier =
+        token.isAnnotation() || token.isLiteral() ? nullptr : token.getIdentifierInfo();
+    if (!identifier || !is_gpu_word(std::string_view(identifier->getName()))) return;
+    const clang::SourceManager& sources = preprocessor.getSourceManager();
+    const clang::SourceLocation place = token.getLocation();
+    if (sources.isInSystemHeader(sources.getSpellingLoc(place)) ||
+        sources.isInSystemHeader(sources.getExpansionLoc(place)))
+      return;
+    run.result.gpu_words.push_back(identifier->getName().str());
+  });
+}
+
+// An action of Clang that also looks for kernels.
+template <class Action>
+class Compile : public Action {
+ public:
+  explicit Compile(Run& run) : run_(run) {}
+
+ protected:
+  std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance& compiler,
+                                                        llvm::StringRef file) override {
+    watch_words(compiler, run_);
+    std::vector<std::unique_ptr<clang::ASTConsumer>> consumers;
+    consumers.push_back(std::make_unique<FindKernels>(run_));
+    if (auto own = Action::CreateASTConsumer(compiler, file)) consumers.push_back(std::move(own));
+    return std::make_unique<clang::MultiplexConsumer>(std::move(consumers));
+  }
+
+ private:
+  Run& run_;
+};
+
+// Only the kernel that was asked for is part of the output.
+void drop_other_kernels(llvm::Module& module, const std::string& symbol) {
+  for (llvm::Function& function : module)
+    if (function.getCallingConv() == llvm::CallingConv::PTX_Kernel &&
+        function.getName() != symbol && !function.isDeclaration())
+      function.setLinkage(llvm::GlobalValue::InternalLinkage);
+}
+
+class AtStart : public llvm::PassInfoMixin<AtStart> {
+ public:
+  explicit AtStart(Run& run) : run_(run) {}
+  llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
+    if (run_.input.host)
+      run_.result.host_entry = complete_host_entry(module);
+    else
+      drop_other_kernels(module, run_.result.symbol);
+    return llvm::PreservedAnalyses::none();
+  }
+  static bool isRequired() { return true; }
+
+ private:
+  Run& run_;
+};
+
+class AtEnd : public llvm::PassInfoMixin<AtEnd> {
+ public:
+  explicit AtEnd(Run& run) : run_(run) {}
+  llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
+    llvm::raw_string_ostream out(run_.result.llvm_ir);
+    module.print(out, nullptr);
+    return llvm::PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }
+
+ private:
+  Run& run_;
+};
+
+void add_passes(clang::CompilerInstance& compiler, Run& run) {
+  compiler.getCodeGenOpts().PassBuilderCallbacks.push_back([&run](llvm::PassBuilder& builder) {
+    builder.registerPipelineStartEPCallback(
+        [&run](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
+          passes.addPass(AtStart(run));
+        });
+    if (run.input.source->keep_llvm_ir)
+      builder.registerOptimizerLastEPCallback(
+          [&run](llvm::ModulePassManager& passes, llvm::OptimizationLevel,
+                 llvm::ThinOrFullLTOPhase) { passes.addPass(AtEnd(run)); });
+  });
+}
+
+template <class Action>
+void execute(clang::CompilerInstance& compiler, Run& run) {
+  Compile<Action> action(run);
+  run.result.succeeded = compiler.ExecuteAction(action);
+}
+
+void run_clang(Run& run) {
+  initialize_targets();
+  const FrontendInput& input = run.input;
+  FrontendResult& result = run.result;
+  llvm::raw_string_ostream messages(result.diagnostics);
+
+  std::vector<const char*> arguments;
+  for (const std::string& argument : input.arguments) arguments.push_back(argument.c_str());
+  auto files = make_file_system(input.source->file, input.text, input.folders);
+
+  clang::DiagnosticOptions options;
+  options.ShowColors = false;
+  auto engine = clang::CompilerInstance::createDiagnostics(
+      *files, options, new clang::TextDiagnosticPrinter(messages, options));
+  auto invocation = std::make_shared<clang::CompilerInvocation>();
+  if (!clang::CompilerInvocation::CreateFromArgs(*invocation, arguments, *engine)) return;
+
+  // What only the backend finds has a line of the source by this; nothing of it is written.
+  if (invocation->getCodeGenOpts().getDebugInfo() == llvm::codegenoptions::NoDebugInfo)
+    invocation->getCodeGenOpts().setDebugInfo(llvm::codegenoptions::LocTrackingOnly);
+
+  clang::CompilerInstance compiler(std::move(invocation));
+  compiler.setVirtualFileSystem(files);
+  compiler.createDiagnostics(
+      new clang::TextDiagnosticPrinter(messages, compiler.getDiagnosticOpts()));
+  compiler.createFileManager();
+  llvm::raw_null_ostream nowhere;
+  compiler.setVerboseOutputStream(nowhere);
+  if (input.output != FrontendInput::Output::nothing) {
+    compiler.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(result.output));
+    add_passes(compiler, run);
+  }
+  switch (input.output) {
+    case FrontendInput::Output::nothing:
+      return execute<clang::SyntaxOnlyAction>(compiler, run);
+    case FrontendInput::Output::assembly:
+      return execute<clang::EmitAssemblyAction>(compiler, run);
+    case FrontendInput::Output::object:
+      return execute<clang::EmitObjAction>(compiler, run);
+  }
+}
+
+}  // namespace
+
+FrontendResult run_frontend(const FrontendInput& input) {
+  FrontendResult result;
+  Run run{input, result};
+  std::exception_ptr failure;
+  std::string fatal;
+  bool finished = false;
+  llvm::thread worker(std::optional<unsigned>(kStackBytes), [&] {
+    finished = run_guarded(
+        [&] {
+          try {
+            run_clang(run);
+          } catch (...) {
+            failure = std::current_exception();
+          }
+        },
+        fatal);
+  });
+  worker.join();
+  if (failure) std::rethrow_exception(failure);
+  if (!finished) {
+    result.succeeded = false;
+    result.diagnostics += "error: the compiler gave up: " + fatal + "\n";
+  }
+  return result;
+}
+
+}  // namespace kiln::compiler::kernel_source
