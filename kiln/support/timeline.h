@@ -56,6 +56,11 @@ class Timeline : public RefCounted {
   /// completes it.
   void when_reached(std::uint64_t value, std::function<void()> function);
 
+  /// For queues whose devices can wait for each other: a word that the device raises as work
+  /// completes, null for others. It outlives the timeline; set before the timeline is shared.
+  std::uint64_t* device_cell() const noexcept { return device_cell_; }
+  void set_device_cell(std::uint64_t* cell) noexcept { device_cell_ = cell; }
+
  private:
   struct Failure {
     std::uint64_t first;
@@ -68,6 +73,7 @@ class Timeline : public RefCounted {
   };
 
   std::atomic<std::uint64_t> completed_{0};
+  std::uint64_t* device_cell_ = nullptr;
   /// Hosts that wait and functions that are held; `advance` takes the lock only when there are any.
   mutable std::atomic<int> waiters_{0};
   std::atomic<bool> failed_{false};

@@ -24,7 +24,7 @@ struct Watch {
   std::mutex mutex;
   std::condition_variable changed;
   std::set<CudaQueue*> pending;
-  std::map<const Timeline*, std::uint64_t*> cells;
+  std::map<const Timeline*, CudaQueue*> queues;  // all that are alive
   bool started = false;
 };
 
@@ -48,11 +48,15 @@ bool look(bool check_faults) {
     moved |= queue->timeline().completed() != before;
     if (left) continue;
     const std::lock_guard lock(watch.mutex);
-    // Work that came meanwhile added itself again or is seen here.
-    if (queue->timeline().completed() < queue->submitted()) continue;
+    // Work that comes from here on sees that nobody watches, or is seen here.
+    queue->set_watched(false);
+    if (queue->timeline().completed() < queue->submitted()) {
+      queue->set_watched(true);
+      continue;
+    }
     watch.pending.erase(queue);
     if (queue->closed()) {
-      watch.cells.erase(&queue->timeline());
+      watch.queues.erase(&queue->timeline());
       delete queue;
     }
   }
@@ -79,9 +83,10 @@ void run() {
 
 }  // namespace
 
-void watch(CudaQueue& queue) {
-  Watch& all = state();
-  const std::lock_guard lock(all.mutex);
+namespace {
+
+void watch_locked(Watch& all, CudaQueue& queue) {
+  queue.set_watched(true);
   if (!all.pending.insert(&queue).second) return;
   if (!all.started) {
     mark_in_use();
@@ -94,16 +99,32 @@ void watch(CudaQueue& queue) {
   all.changed.notify_one();
 }
 
-std::uint64_t* cell_of(const Timeline& timeline) {
+}  // namespace
+
+void watch(CudaQueue& queue) {
+  if (queue.watched()) return;
+  const std::lock_guard lock(state().mutex);
+  watch_locked(state(), queue);
+}
+
+void close_queue(CudaQueue& queue) {
+  // All of it under the lock: the queue may be gone as soon as that is free.
+  const std::lock_guard lock(state().mutex);
+  queue.set_closed();
+  watch_locked(state(), queue);
+}
+
+void flush(const Point& point) {
+  if (point.timeline->device_cell() == nullptr || point.reached()) return;
   Watch& all = state();
   const std::lock_guard lock(all.mutex);
-  const auto found = all.cells.find(&timeline);
-  return found == all.cells.end() ? nullptr : found->second;
+  const auto found = all.queues.find(point.timeline.get());
+  if (found != all.queues.end()) found->second->flush(point.value);
 }
 
 void add_queue(CudaQueue& queue) {
   const std::lock_guard lock(state().mutex);
-  state().cells.emplace(&queue.timeline(), queue.cell());
+  state().queues.emplace(&queue.timeline(), &queue);
 }
 
 void after_present_work(std::function<void()> function) {

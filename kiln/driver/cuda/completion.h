@@ -13,10 +13,12 @@ class CudaQueue;
 /// The thread that watches streams with pending work: moves their timelines on, notices faults, and
 /// destroys queues that were closed. It sleeps while nothing is pending.
 void watch(CudaQueue& queue);
-/// The cell of the queue that owns a timeline; null for those of other backends and of queues that
-/// are gone, whose work is over.
-std::uint64_t* cell_of(const Timeline& timeline);
-/// Makes the queue's cell known.
+/// No handle of the queue is left: it is destroyed once its work is over.
+void close_queue(CudaQueue& queue);
+/// Has the stream that owns a timeline write `value` into its cell, where that is still to be done;
+/// no effect on timelines of other backends. Takes no lock of a queue but that one's.
+void flush(const Point& point);
+/// Makes the queue known.
 void add_queue(CudaQueue& queue);
 /// Runs `function`, which must not throw, when the present work of all queues is over.
 void after_present_work(std::function<void()> function);

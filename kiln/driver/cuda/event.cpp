@@ -27,6 +27,7 @@ void CudaEvent::record(QueueBackend& queue) {
           cuda_device_.id());
   }
   mark_ = queue.end();
+  static_cast<CudaQueue&>(queue).flush(mark_.value);
 }
 
 Point CudaEvent::mark() const {

@@ -46,6 +46,7 @@ namespace kiln::driver::cuda {
   X(event_record, "cuEventRecord", Result(NativeEvent, Stream))                                    \
   X(event_synchronize, "cuEventSynchronize", Result(NativeEvent))                                  \
   X(event_elapsed_time, "cuEventElapsedTime", Result(float*, NativeEvent, NativeEvent))            \
+  X(context_get, "cuCtxGetCurrent", Result(Context*))                                              \
   X(context_set, "cuCtxSetCurrent", Result(Context))                                               \
   X(stream_priority_range, "cuCtxGetStreamPriorityRange", Result(int*, int*))                      \
   X(stream_host_function, "cuLaunchHostFunc", Result(Stream, void (*)(void*), void*))              \
@@ -133,14 +134,21 @@ void check(Result result, std::string_view call, int device = -1);
 class ContextScope {
  public:
   explicit ContextScope(Context context) {
+    Context present = nullptr;
+    if (library().context_get(&present) == kSuccess && present == context) return;
     check(library().context_push(context), "cuCtxPushCurrent");
+    pushed_ = true;
   }
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
   ~ContextScope() {
+    if (!pushed_) return;
     Context ignored = nullptr;
     library().context_pop(&ignored);
   }
+
+ private:
+  bool pushed_ = false;
 };
 
 }  // namespace kiln::driver::cuda

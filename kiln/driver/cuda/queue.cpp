@@ -41,6 +41,7 @@ CudaQueue::CudaQueue(CudaDevice& device, int priority)
   const ContextScope scope(device.context());
   check(library().stream_create(&stream_, kStreamNonBlocking, priority),
         "cuStreamCreateWithPriority");
+  timeline_->set_device_cell(cell_);
   add_queue(*this);
 }
 
@@ -51,6 +52,7 @@ CudaQueue::CudaQueue(CudaDevice& device, Stream external, std::true_type)
       owned_(false),
       cell_(new_cell(device.context())),
       gate_(std::make_shared<Gate>(device.context())) {
+  timeline_->set_device_cell(cell_);
   add_queue(*this);
 }
 
@@ -72,6 +74,8 @@ std::uint64_t CudaQueue::enqueue(Work work) {
                   : work.kind == Work::Kind::fill ? "fill"
                                                   : "wait",
                   "enqueue", {.bytes = static_cast<std::int64_t>(work.bytes)});
+  // Before this queue's lock: two queues may wait for each other's work.
+  for (const Point& point : work.waits) cuda::flush(point);
   std::uint64_t value = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -81,7 +85,8 @@ std::uint64_t CudaQueue::enqueue(Work work) {
       submit(work, dependent);
       if (launch_trace_runs()) [[unlikely]]
         record_work(work);
-      value = finish(std::move(dependent));
+      // A row of launches needs no number behind each.
+      value = finish(std::move(dependent), work.kind != Work::Kind::native);
     } catch (...) {
       if (dependent.done) dependent.done();
       throw;
@@ -89,6 +94,7 @@ std::uint64_t CudaQueue::enqueue(Work work) {
   }
   watch(*this);
   if (kiln::detail::device_sync_mode.load(std::memory_order_relaxed)) [[unlikely]] {
+    flush(value);
     timeline_->wait(value);
     if (timeline_->failed()) synchronize();
   }
@@ -118,7 +124,8 @@ void CudaQueue::record_work(const Work& work) const {
 
 void CudaQueue::wait_for(const Point& point) {
   if (point.reached() || point.timeline.get() == timeline_.get()) return;
-  if (std::uint64_t* cell = cell_of(*point.timeline)) {
+  write_before_wait();
+  if (std::uint64_t* cell = point.timeline->device_cell()) {
     check(library().stream_wait_value(stream_, pointer(cell), point.value, kWaitGreaterOrEqual),
           "cuStreamWaitValue64");
     return;
@@ -197,6 +204,7 @@ void CudaQueue::copy_from_host(Work& work, Dependent& dependent) {
   if (pending.empty()) {
     std::memcpy(stage, work.source, work.bytes);
   } else {
+    write_before_wait();
     const std::uint64_t number = gate_->next();
     check(library().stream_wait_value(stream_, pointer(gate_->cell()), number, kWaitGreaterOrEqual),
           "cuStreamWaitValue64");
@@ -248,30 +256,56 @@ void CudaQueue::copy_to_host(const Work& work, Dependent& dependent) {
   last_host_write_ = submitted_.load(std::memory_order_relaxed) + 1;
 }
 
-std::uint64_t CudaQueue::finish(Dependent dependent) {
+std::uint64_t CudaQueue::finish(Dependent dependent, bool write) {
   const std::uint64_t value = submitted_.load(std::memory_order_relaxed) + 1;
-  check(library().stream_write_value(stream_, pointer(cell_), value, 0), "cuStreamWriteValue64");
+  submitted_.store(value, std::memory_order_seq_cst);
   if (!dependent.points.empty() || dependent.done) {
     dependent.value = value;
     dependents_.push_back(std::move(dependent));
+    write = true;
   }
-  submitted_.store(value, std::memory_order_seq_cst);
+  if (write) write_number();
   return value;
+}
+
+void CudaQueue::write_number() {
+  const std::uint64_t value = submitted_.load(std::memory_order_relaxed);
+  check(library().stream_write_value(stream_, pointer(cell_), value, 0), "cuStreamWriteValue64");
+  written_.store(value, std::memory_order_release);
+}
+
+void CudaQueue::write_before_wait() {
+  if (written_.load(std::memory_order_relaxed) < submitted_.load(std::memory_order_relaxed))
+    write_number();
+}
+
+void CudaQueue::flush(std::uint64_t value) {
+  if (written_.load(std::memory_order_acquire) >= value) return;
+  const std::lock_guard lock(mutex_);
+  if (written_.load(std::memory_order_relaxed) >= value) return;
+  const ContextScope scope(cuda_device_.context());
+  write_number();
 }
 
 void CudaQueue::wait_for_host_value(std::uintptr_t device_ptr, std::uint64_t value) {
   {
     const std::lock_guard lock(mutex_);
     const ContextScope scope(cuda_device_.context());
+    write_before_wait();
     check(library().stream_wait_value(stream_, device_ptr, value, kWaitEqual),
           "cuStreamWaitValue64");
-    finish({});
+    finish({}, true);
   }
   watch(*this);
 }
 
 bool CudaQueue::poll(bool check_faults) {
   const std::lock_guard lock(poll_mutex_);
+  try {
+    flush(submitted());
+  } catch (const Error&) {
+    check_faults = true;  // the driver refuses all work, and says why below
+  }
   const std::uint64_t done = std::atomic_ref<std::uint64_t>(*cell_).load(std::memory_order_acquire);
   if (done > timeline_->completed()) {
     advance_to(done);
@@ -373,9 +407,6 @@ void CudaQueue::synchronize() {
   std::rethrow_exception(error);
 }
 
-void CudaQueue::close() noexcept {
-  closed_.store(true, std::memory_order_release);
-  watch(*this);
-}
+void CudaQueue::close() noexcept { close_queue(*this); }
 
 }  // namespace kiln::driver::cuda

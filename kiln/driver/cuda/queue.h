@@ -41,7 +41,16 @@ class CudaQueue final : public QueueBackend {
   /// Moves the timeline to what the stream has done; called by whoever looks. `check_faults` asks
   /// the driver, too. Whether work is left.
   bool poll(bool check_faults);
-  bool closed() const { return closed_.load(std::memory_order_acquire); }
+  /// Only the thread of completion.h looks at it from here on.
+  bool closed() const { return closed_; }
+  void set_closed() { closed_ = true; }
+  /// Has the stream write the number of the last work where that of work `value` is not written
+  /// yet.
+  void flush(std::uint64_t value);
+  /// Whether the thread of completion.h looks at it. Sequentially consistent, as the number of the
+  /// last work: of whoever gives it work and whoever stops looking one sees the other.
+  bool watched() const { return watched_.load(std::memory_order_seq_cst); }
+  void set_watched(bool watched) { watched_.store(watched, std::memory_order_seq_cst); }
 
  private:
   /// Work whose fate depends on other queues, or that holds something while it runs.
@@ -60,8 +69,12 @@ class CudaQueue final : public QueueBackend {
   void copy_from_host(Work& work, Dependent& dependent);
   void copy_on_device(const Work& work, Dependent& dependent);
   void copy_to_host(const Work& work, Dependent& dependent);
-  /// Writes the next number behind what was submitted.
-  std::uint64_t finish(Dependent dependent);
+  /// Takes the next number for what was submitted, and has the stream write it when something
+  /// depends on that.
+  std::uint64_t finish(Dependent dependent, bool write);
+  void write_number();
+  /// Whoever the stream is about to wait for may wait for what stands before it.
+  void write_before_wait();
   /// Work up to `value` is over; takes what that finishes out of the list.
   void advance_to(std::uint64_t value);
   void fail_all(std::exception_ptr error);
@@ -77,7 +90,10 @@ class CudaQueue final : public QueueBackend {
   /// The last work whose end the host makes: a copy into plain memory.
   std::uint64_t last_host_write_ = 0;
   std::mutex poll_mutex_;  // of the timeline; taken before the other one
-  std::atomic<bool> closed_{false};
+  bool closed_ = false;    // guarded by the lock of completion.cpp
+  std::atomic<bool> watched_{false};
+  /// The last number that the stream writes or has written.
+  std::atomic<std::uint64_t> written_{0};
 };
 
 }  // namespace kiln::driver::cuda
