@@ -37,18 +37,24 @@ extern char** environ;
 namespace kiln::compiler {
 namespace {
 
-// Present in every process.
-constexpr std::array<std::string_view, 5> kLibc = {"memcpy", "memmove", "memset", "memcmp", "bcmp"};
+// Present in every process. The last three are for kernels that print.
+constexpr std::array<std::string_view, 8> kLibc = {"memcpy", "memmove", "memset", "memcmp",
+                                                   "bcmp",   "printf",  "puts",   "putchar"};
 
 // Called when a function has no expansion of kiln's own.
-constexpr std::array<std::string_view, 62> kLibm = {
-    "acos",  "acosf", "acosh",  "acoshf", "asin",   "asinf",  "asinh",  "asinhf",    "atan",
-    "atanf", "atan2", "atan2f", "atanh",  "atanhf", "cbrt",   "cbrtf",  "ceil",      "ceilf",
-    "cos",   "cosf",  "cosh",   "coshf",  "erf",    "erff",   "erfc",   "erfcf",     "exp",
-    "expf",  "exp2",  "exp2f",  "expm1",  "expm1f", "floor",  "floorf", "fma",       "fmaf",
-    "fmod",  "fmodf", "log",    "logf",   "log10",  "log10f", "log1p",  "log1pf",    "log2",
-    "log2f", "pow",   "powf",   "rint",   "rintf",  "round",  "roundf", "roundeven", "roundevenf",
-    "sin",   "sinf",  "sinh",   "sinhf",  "tan",    "tanf",   "tanh",   "tanhf"};
+constexpr std::array<std::string_view, 80> kLibm = {
+    "acos",    "acosf",     "acosh",      "acoshf",     "asin",   "asinf",     "asinh",
+    "asinhf",  "atan",      "atanf",      "atan2",      "atan2f", "atanh",     "atanhf",
+    "cbrt",    "cbrtf",     "ceil",       "ceilf",      "cos",    "cosf",      "cosh",
+    "coshf",   "erf",       "erff",       "erfc",       "erfcf",  "exp",       "expf",
+    "exp10",   "exp10f",    "exp2",       "exp2f",      "expm1",  "expm1f",    "floor",
+    "floorf",  "fma",       "fmaf",       "fmod",       "fmodf",  "hypot",     "hypotf",
+    "ldexp",   "ldexpf",    "lgamma",     "lgammaf",    "log",    "logf",      "log10",
+    "log10f",  "log1p",     "log1pf",     "log2",       "log2f",  "nearbyint", "nearbyintf",
+    "pow",     "powf",      "remainder",  "remainderf", "rint",   "rintf",     "round",
+    "roundf",  "roundeven", "roundevenf", "sin",        "sincos", "sincosf",   "sinf",
+    "sinh",    "sinhf",     "tan",        "tanf",       "tanh",   "tanhf",     "tgamma",
+    "tgammaf", "trunc",     "truncf"};
 
 class File {
  public:

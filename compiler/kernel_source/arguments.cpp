@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 
 #include "kiln/support/error.h"
@@ -34,29 +35,24 @@ constexpr std::array kAsTheyAre = {"-O0",
                                    "-Os",
                                    "-Oz",
                                    "-w",
-                                   "-ffast-math",
-                                   "-fno-signed-zeros",
-                                   "-fwrapv",
-                                   "-ftrapv",
-                                   "-fno-strict-aliasing",
+                                   "-pedantic",
                                    "-funroll-loops",
                                    "-fno-unroll-loops",
-                                   "-ffp-contract=off",
-                                   "-ffp-contract=on",
-                                   "-ffp-contract=fast",
-                                   "-pedantic",
-                                   "-fno-inline-functions",
-                                   "-funsigned-char",
-                                   "-ferror-limit=0",
-                                   "-fapprox-func",
-                                   "-freciprocal-math",
-                                   "-fno-rounding-math"};
+                                   "-fno-inline-functions"};
+// The same, of those that change the language, which the headers must be read with too.
+constexpr std::array kLanguage = {
+    "-ffast-math",          "-fno-signed-zeros", "-fwrapv",          "-ftrapv",
+    "-fno-strict-aliasing", "-ffp-contract=off", "-ffp-contract=on", "-fapprox-func",
+    "-freciprocal-math",    "-funsigned-char",   "-DNDEBUG",         "-std=c++20",
+    "-std=c++23",           "-std=c++26",        "-std=gnu++20",     "-std=gnu++23",
+    "-std=gnu++26"};
 
 struct Translated {
   std::string_view option;
   std::string_view frontend;  // nothing: it is so anyway
 };
-constexpr std::array<Translated, 38> kTranslated = {{
+// Those of nvcc, and of Clang's driver. Older languages are read as C++20, which the headers need.
+constexpr std::array kTranslated = std::to_array<Translated>({
     {"-g", "-debug-info-kind=limited"},
     {"-G", "-debug-info-kind=limited"},
     {"--device-debug", "-debug-info-kind=limited"},
@@ -68,37 +64,39 @@ constexpr std::array<Translated, 38> kTranslated = {{
     {"--use_fast_math", "-ffast-math"},
     {"-fmad=false", "-ffp-contract=off"},
     {"--fmad=false", "-ffp-contract=off"},
-    {"-fmad=true", "-ffp-contract=fast"},
-    {"--fmad=true", "-ffp-contract=fast"},
+    {"-fmad=true", "-ffp-contract=fast-honor-pragmas"},
+    {"--fmad=true", "-ffp-contract=fast-honor-pragmas"},
+    {"-ffp-contract=fast", "-ffp-contract=fast-honor-pragmas"},
     {"-ftz=true", "-fdenormal-fp-math-f32=preserve-sign"},
     {"--ftz=true", "-fdenormal-fp-math-f32=preserve-sign"},
-    {"-ftz=false", "-fdenormal-fp-math-f32=ieee"},
-    {"--ftz=false", "-fdenormal-fp-math-f32=ieee"},
+    {"-ftz=false", ""},
+    {"--ftz=false", ""},
     {"-prec-div=true", ""},
     {"--prec-div=true", ""},
-    {"-prec-div=false", "-fno-cuda-prec-sqrt"},
-    {"--prec-div=false", "-fno-cuda-prec-sqrt"},
     {"-prec-sqrt=true", ""},
     {"--prec-sqrt=true", ""},
-    {"-prec-sqrt=false", "-fno-cuda-prec-sqrt"},
-    {"--prec-sqrt=false", "-fno-cuda-prec-sqrt"},
     {"-default-device", ""},
-    {"--device-as-default-execution-space", ""},
     {"-fno-fast-math", ""},
     {"-fno-exceptions", ""},
     {"-fno-rtti", ""},
     {"-fPIC", ""},
     {"-nocudainc", ""},
     {"-nocudalib", ""},
-    {"-extra-device-vectorization", ""},
-    {"--extra-device-vectorization", ""},
-    {"--restrict", ""},
     {"-restrict", ""},
+    {"--restrict", ""},
     {"--expt-relaxed-constexpr", ""},
-}};
+    {"-std=c++11", ""},
+    {"-std=c++14", ""},
+    {"-std=c++17", ""},
+    {"--std=c++11", ""},
+    {"--std=c++14", ""},
+    {"--std=c++17", ""},
+    {"--std=c++20", ""},
+});
 
-constexpr std::array kStandards = {"-std=c++17",   "-std=c++20",   "-std=c++23",   "-std=c++26",
-                                   "-std=gnu++17", "-std=gnu++20", "-std=gnu++23", "-std=gnu++26"};
+bool contains(std::span<const char* const> words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 [[noreturn]] void reject(std::string_view option, std::string_view where) {
   throw RuntimeError(format("compile_function: unknown option '{}' in {}", option, where));
@@ -125,7 +123,9 @@ Arguments read_options(const runtime::KernelSource& source) {
       if (i + 1 == words.size()) reject(word, "compile_options, which lacks its value");
       return words[++i];
     };
-    if (text.starts_with("-D") || text.starts_with("-U")) {
+    if (contains(kLanguage, word)) {
+      result.language.push_back(word);
+    } else if (text.starts_with("-D") || text.starts_with("-U")) {
       const llvm::StringRef option = text.take_front(2);
       result.frontend.push_back(option.str());
       result.frontend.push_back(value(option));
@@ -137,15 +137,16 @@ Arguments read_options(const runtime::KernelSource& source) {
       result.folders.push_back(absolute_folder(value(option)));
       result.frontend.emplace_back(option == "-isystem" ? "-isystem" : "-I");
       result.frontend.push_back(result.folders.back());
-    } else if (std::find(kAsTheyAre.begin(), kAsTheyAre.end(), text) != kAsTheyAre.end() ||
-               std::find(kStandards.begin(), kStandards.end(), text) != kStandards.end() ||
+    } else if (contains(kAsTheyAre, word) ||
                (text.starts_with("-W") && !text.contains(',') && !text.contains('='))) {
       result.frontend.push_back(word);
     } else {
       const auto* found = std::find_if(kTranslated.begin(), kTranslated.end(),
                                        [&](const Translated& t) { return t.option == word; });
       if (found == kTranslated.end()) reject(word, "compile_options");
-      if (!found->frontend.empty()) result.frontend.emplace_back(found->frontend);
+      if (found->frontend.empty()) continue;
+      (found->frontend.starts_with("-f") ? result.language : result.frontend)
+          .emplace_back(found->frontend);
     }
   }
   // The final step takes none.

@@ -9,8 +9,8 @@ namespace kiln::compiler::kernel_source {
 
 /// What the options of a source ask for.
 struct Arguments {
-  /// For clang's `cc1`.
-  std::vector<std::string> frontend;
+  /// For Clang's `cc1`: what changes the language, and what concerns the source alone.
+  std::vector<std::string> language, frontend;
   /// Absolute folders in which an #include may look.
   std::vector<std::string> folders;
 };

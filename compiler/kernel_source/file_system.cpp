@@ -63,7 +63,8 @@ class Folders : public llvm::vfs::ProxyFileSystem {
 }  // namespace
 
 llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> make_file_system(
-    std::string_view file, std::string_view text, const std::vector<std::string>& folders) {
+    std::string_view file, std::string_view text, std::string_view prelude,
+    const std::vector<std::string>& folders) {
   auto memory = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
   memory->setCurrentWorkingDirectory("/");
   const auto add = [&](const std::string& path, std::string_view content) {
@@ -71,9 +72,11 @@ llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> make_file_system(
   };
   for (const Text& header : texts())
     add(std::string(kHeaderFolder) + "/" + std::string(header.path), header.text);
-  memory->addFile(kMathFile, 0,
-                  llvm::MemoryBuffer::getMemBuffer(ref(math_bitcode()), kMathFile,
-                                                   /*RequiresNullTerminator=*/false));
+  for (const auto& [path, bytes] :
+       {std::pair(kMathFile, math_bitcode()), std::pair(kPreludeFile, prelude)})
+    memory->addFile(path, 0,
+                    llvm::MemoryBuffer::getMemBuffer(ref(bytes), path,
+                                                     /*RequiresNullTerminator=*/false));
   memory->addFile(ref(file), 0, llvm::MemoryBuffer::getMemBufferCopy(ref(text), ref(file)));
   if (folders.empty()) return memory;
   auto window = llvm::makeIntrusiveRefCnt<Folders>(folders);

@@ -10,6 +10,8 @@
 #include <clang/Frontend/MultiplexConsumer.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
 #include <clang/Lex/Preprocessor.h>
+#include <clang/Serialization/ASTWriter.h>
+#include <clang/Serialization/PCHContainerOperations.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
@@ -18,6 +20,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <memory>
 #include <mutex>
 
 #include "compiler/crash_guard.h"
@@ -157,45 +161,121 @@ void execute(clang::CompilerInstance& compiler, Run& run) {
   run.result.succeeded = compiler.ExecuteAction(action);
 }
 
-void run_clang(Run& run) {
-  initialize_targets();
-  const FrontendInput& input = run.input;
-  FrontendResult& result = run.result;
-  llvm::raw_string_ostream messages(result.diagnostics);
+using Arguments = std::vector<std::string>;
 
+// A compiler that is ready to run; null when the arguments are bad.
+std::unique_ptr<clang::CompilerInstance> make_compiler(
+    const Arguments& words, const llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem>& files,
+    llvm::raw_ostream& messages) {
   std::vector<const char*> arguments;
-  for (const std::string& argument : input.arguments) arguments.push_back(argument.c_str());
-  auto files = make_file_system(input.source->file, input.text, input.folders);
-
+  for (const std::string& word : words) arguments.push_back(word.c_str());
   clang::DiagnosticOptions options;
   options.ShowColors = false;
   auto engine = clang::CompilerInstance::createDiagnostics(
       *files, options, new clang::TextDiagnosticPrinter(messages, options));
   auto invocation = std::make_shared<clang::CompilerInvocation>();
-  if (!clang::CompilerInvocation::CreateFromArgs(*invocation, arguments, *engine)) return;
-
+  if (!clang::CompilerInvocation::CreateFromArgs(*invocation, arguments, *engine)) return nullptr;
   // What only the backend finds has a line of the source by this; nothing of it is written.
   if (invocation->getCodeGenOpts().getDebugInfo() == llvm::codegenoptions::NoDebugInfo)
     invocation->getCodeGenOpts().setDebugInfo(llvm::codegenoptions::LocTrackingOnly);
 
-  clang::CompilerInstance compiler(std::move(invocation));
-  compiler.setVirtualFileSystem(files);
-  compiler.createDiagnostics(
-      new clang::TextDiagnosticPrinter(messages, compiler.getDiagnosticOpts()));
-  compiler.createFileManager();
-  llvm::raw_null_ostream nowhere;
-  compiler.setVerboseOutputStream(nowhere);
+  auto compiler = std::make_unique<clang::CompilerInstance>(std::move(invocation));
+  compiler->setVirtualFileSystem(files);
+  compiler->createDiagnostics(
+      new clang::TextDiagnosticPrinter(messages, compiler->getDiagnosticOpts()));
+  compiler->createFileManager();
+  compiler->setVerboseOutputStream(llvm::nulls());
+  return compiler;
+}
+
+// Reads headers and keeps what Clang makes of them. GeneratePCHAction would write a file.
+class KeepHeaders : public clang::ASTFrontendAction {
+ public:
+  explicit KeepHeaders(std::shared_ptr<clang::PCHBuffer> bytes) : bytes_(std::move(bytes)) {}
+
+ protected:
+  clang::TranslationUnitKind getTranslationUnitKind() override { return clang::TU_Prefix; }
+  bool BeginSourceFileAction(clang::CompilerInstance& compiler) override {
+    compiler.getLangOpts().CompilingPCH = true;
+    return true;
+  }
+  std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance& compiler,
+                                                        llvm::StringRef) override {
+    return std::make_unique<clang::PCHGenerator>(
+        compiler.getPreprocessor(), compiler.getModuleCache(), kPreludeFile, "", bytes_,
+        compiler.getCodeGenOpts(), compiler.getFrontendOpts().ModuleFileExtensions);
+  }
+
+ private:
+  std::shared_ptr<clang::PCHBuffer> bytes_;
+};
+
+// The headers as Clang has read them, for one set of arguments; empty when that failed. Reading
+// them takes longer than all the rest of a small kernel.
+class Preludes {
+ public:
+  using Bytes = std::shared_ptr<const clang::PCHBuffer>;
+
+  Bytes get(const Arguments& language, llvm::raw_ostream& messages) {
+    std::string key;
+    for (const std::string& word : language) key += word + '\n';
+    {
+      std::lock_guard lock(mutex_);
+      if (auto found = known_.find(key); found != known_.end()) return found->second;
+    }
+    // Not under the lock, which a crash would leave locked.
+    Bytes bytes = read(language, messages);
+    std::lock_guard lock(mutex_);
+    if (known_.size() >= kMost) known_.clear();
+    if (bytes) known_[key] = bytes;
+    return bytes;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 16;
+
+  static Bytes read(const Arguments& language, llvm::raw_ostream& messages) {
+    const auto files = make_file_system("nothing.cu", "", "", {});
+    Arguments words = language;
+    words.emplace_back(std::string(kHeaderFolder) + "/kiln/main.cuh");
+    const auto compiler = make_compiler(words, files, messages);
+    if (!compiler) return nullptr;
+    auto bytes = std::make_shared<clang::PCHBuffer>();
+    KeepHeaders action(bytes);
+    return compiler->ExecuteAction(action) && bytes->IsComplete ? bytes : nullptr;
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, Bytes> known_;
+};
+
+void run_clang(Run& run) {
+  static Preludes preludes;
+  initialize_targets();
+  const FrontendInput& input = run.input;
+  FrontendResult& result = run.result;
+  llvm::raw_string_ostream messages(result.diagnostics);
+  const Preludes::Bytes prelude = preludes.get(input.language, messages);
+  if (!prelude) return;
+  const auto files = make_file_system(input.source->file, input.text,
+                                      {prelude->Data.data(), prelude->Data.size()}, input.folders);
+  Arguments words = input.language;
+  words.insert(words.end(), {"-include-pch", kPreludeFile, "-fno-validate-pch"});
+  words.insert(words.end(), input.arguments.begin(), input.arguments.end());
+  words.push_back(input.source->file);
+  const auto compiler = make_compiler(words, files, messages);
+  if (!compiler) return;
   if (input.output != FrontendInput::Output::nothing) {
-    compiler.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(result.output));
-    add_passes(compiler, run);
+    compiler->setOutputStream(std::make_unique<llvm::raw_svector_ostream>(result.output));
+    add_passes(*compiler, run);
   }
   switch (input.output) {
     case FrontendInput::Output::nothing:
-      return execute<clang::SyntaxOnlyAction>(compiler, run);
+      return execute<clang::SyntaxOnlyAction>(*compiler, run);
     case FrontendInput::Output::assembly:
-      return execute<clang::EmitAssemblyAction>(compiler, run);
+      return execute<clang::EmitAssemblyAction>(*compiler, run);
     case FrontendInput::Output::object:
-      return execute<clang::EmitObjAction>(compiler, run);
+      return execute<clang::EmitObjAction>(*compiler, run);
   }
 }
 

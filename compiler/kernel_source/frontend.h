@@ -15,8 +15,9 @@ struct FrontendInput {
   const runtime::KernelSource* source = nullptr;
   /// The text that is compiled: the source's, with what the target needs behind it.
   std::string text;
-  std::vector<std::string> arguments;  // for `cc1`
-  std::vector<std::string> folders;    // see make_file_system
+  /// For Clang's `cc1`: what the headers are read with too, and what concerns the source alone.
+  std::vector<std::string> language, arguments;
+  std::vector<std::string> folders;  // see make_file_system
   enum class Output { nothing, assembly, object } output = Output::nothing;
   /// Whether the code runs on the host.
   bool host = false;

@@ -15,7 +15,10 @@ KILN_HEADER(prelude)
 KILN_HEADER(common)
 KILN_HEADER(device)
 KILN_HEADER(host)
+KILN_HEADER(half)
+KILN_HEADER(math)
 KILN_HEADER(atomic)
+KILN_HEADER(cuda)
 KILN_EMBED(math_bitcode, KILN_MATH_BITCODE)
 
 namespace kiln::compiler::kernel_source {
@@ -38,7 +41,12 @@ std::span<const Text> texts() {
       KILN_TEXT(common),
       KILN_TEXT(device),
       KILN_TEXT(host),
+      KILN_TEXT(half),
+      KILN_TEXT(math),
       KILN_TEXT(atomic),
+      KILN_TEXT(cuda),
+      // So that Clang takes all of them for headers of the system.
+      Text{"kiln/main.cuh", "#include <kiln/prelude.cuh>\n"},
       KILN_EMPTY("cstdint"),
       KILN_EMPTY("stdint.h"),
       KILN_EMPTY("cstddef"),

@@ -16,8 +16,11 @@
 #include <kiln/common.cuh>
 #include <kiln/host.cuh>
 #endif
+#include <kiln/half.cuh>
+#include <kiln/math.cuh>
 #include <kiln/atomic.cuh>
+using namespace kiln::gpu;
 #ifdef __CUDA_ARCH__
+#include <kiln/cuda.cuh>
 #pragma clang force_cuda_host_device end
 #endif
-using namespace kiln::gpu;
