@@ -94,13 +94,9 @@ class Needs {
 
 Value append_input(const Graph& graph, const Type& type) {
   detail::GraphState& state = *graph.state();
-  ir::Block& body = *state.graph->body;
-  check_size(format("Input {} of graph '{}'", body.arguments.size(), state.name), type);
-  auto value = std::make_unique<ir::Value>(ir::Value{type});
-  value->block = &body;
-  value->index = static_cast<std::uint32_t>(body.arguments.size());
-  body.arguments.push_back(std::move(value));
-  state.inputs.push_back(body.arguments.back().get());
+  check_size(format("Input {} of graph '{}'", state.graph->body->arguments.size(), state.name),
+             type);
+  state.inputs.push_back(detail::add_argument(*state.graph, type));
   for (const std::string& symbol : type.shaped().parameters()) {
     state.symbols.insert(symbol);
     state.given_symbols.insert(symbol);

@@ -9,7 +9,7 @@ from kiln.driver import CPU
 from kiln.dtype import DType
 from kiln.experimental import functional as F
 from kiln.experimental import random
-from kiln.experimental.compilation import compile
+from kiln.experimental.compilation import as_subgraph, compile
 from kiln.experimental.sharding import DeviceMapping, DeviceMesh, Replicated, Sharded, TensorLayout
 from kiln.experimental.tensor import Tensor
 from kiln.graph import ops
@@ -90,6 +90,39 @@ def test_graphs_have_seeds_of_their_own():
     for seed in (1, 2**63):
         made = run(Tensor([1, 1, 1]), Tensor([seed], dtype=DType.uint64))
         np.testing.assert_array_equal(made.to_numpy(), words(seed, 3))
+
+
+def test_subgraphs_draw_from_the_seed_around_them():
+    def dropped(x):
+        x = x * F.uniform([3])
+        return x + F.cond(x[0] > -1, [x.type], lambda: [F.uniform([3])], lambda: [x])[0]
+
+    drops = as_subgraph(dropped)
+    deeper = as_subgraph(lambda x: drops(x) + F.uniform([3]))
+
+    def called(x, seed):
+        ops.random.set_seed(seed)
+        y = drops(x)
+        z = F.uniform([3])
+        own = as_subgraph(lambda v: [random.set_seed(50), v * F.uniform([3])][1])(x)
+        return y, z, drops(x), own, deeper(x), F.uniform([3])
+
+    layouts = TensorLayout(F32, [3], CPU()), TensorLayout(DType.uint64, [1], CPU())
+    x = np.ones(3, np.float32)
+    a, b, c, d, e, f, g, h, i = (words(7 + i, 3) for i in range(9))
+    expected = [a + b, c, d + e, words(50, 3), f + g + h, i]
+    for allowed in (True, False):
+        run = compile(called, allow_subgraphs=allowed)(*layouts)
+        results = run(Tensor(x), Tensor([7], dtype=DType.uint64))
+        if not allowed:  # the seed that an inlined function sets is that of the graph
+            a, b, c, d, e, f = (words(51 + i, 3) for i in range(6))
+            expected[2:] = [a + b, words(50, 3), c + d + e, f]
+        for made, wanted in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(made.to_numpy(), wanted)
+    random.set_seed(7)
+    np.testing.assert_array_equal(drops(Tensor(x)).to_numpy(), words(7, 3) + words(8, 3))
+    with pytest.raises(RuntimeError, match="No seed set! Set with `ops.random.set_seed`."):
+        compile(lambda x: drops(x))(layouts[0])
 
 
 def test_errors():
