@@ -125,6 +125,43 @@ def test_subgraphs_draw_from_the_seed_around_them():
         compile(lambda x: drops(x))(layouts[0])
 
 
+def test_tensors_as_parameters():
+    low, high = Tensor(-2.0), Tensor(3.0, dtype=DType.float64)
+    for place in (CPU(), DeviceMapping(DeviceMesh([CPU()] * 2, (2,), ("x",)), [Sharded(0)])):
+        for bounds in ((low, high), (-2, high), (low, 3), (np.float32(-2), np.array(3.0))):
+            random.set_seed(5)
+            made = F.uniform([4], bounds, device=place)
+            np.testing.assert_allclose(made.to_numpy(), words(5, 4) * 5 - 2, rtol=1e-6)
+    random.set_seed(5)
+    plain = F.normal([4], -2, 3).to_numpy()
+    for mean, std in ((low, high), (-2, high), (low, 3)):
+        random.set_seed(5)
+        np.testing.assert_array_equal(F.normal([4], mean, std).to_numpy(), plain)
+        random.set_seed(5)
+        np.testing.assert_array_equal(F.normal_like(Tensor.zeros([4]), mean, std).to_numpy(), plain)
+    mesh = DeviceMesh([CPU()] * 2, (2,), ("x",))
+    random.set_seed(5)
+    np.testing.assert_array_equal(F.normal([4], low.to(mesh), high.to(mesh)).to_numpy(), plain)
+
+    def drawn(low, high):
+        random.set_seed(5)
+        return F.uniform([4], (low, high)), F.uniform([4], range=(ops.constant(-2, F32, CPU()), high))
+
+    scalar = TensorLayout(F32, [], CPU())
+    run = compile(drawn)(scalar, scalar)
+    made, again = run(low, Tensor(3.0))
+    np.testing.assert_allclose(made.to_numpy(), words(5, 4) * 5 - 2, rtol=1e-6)
+    np.testing.assert_allclose(again.to_numpy(), words(6, 4) * 5 - 2, rtol=1e-6)
+    with pytest.raises(ValueError, match="Expected a scalar value"):
+        F.uniform([4], (Tensor([1]), 2))
+    with pytest.raises(ValueError, match="random.uniform: the lower bound is above the upper bound"):
+        F.uniform([4], (high, low))
+    with pytest.raises(ValueError, match="random.normal: std must be positive"):
+        F.normal([4], std=low)
+    with pytest.raises(ValueError, match="random.uniform: the lower bound is above the upper bound"):
+        run(Tensor(3.0), low)
+
+
 def test_errors():
     for seed in (-1, 2**64, 1.5):
         with pytest.raises(ValueError, match="The seed must be an int in the range of uint64"):
