@@ -336,8 +336,8 @@ def update(tree: Any, values: Mapping[str, Any], *, leaf: Leaf = None) -> None:
         )
     if fixed := [path for path in values if writers[path] is None]:
         raise ValueError(
-            f"update: the leaves at {[where(path) for path in fixed]} lie in no list or dict and are no attributes that "
-            "can be set, so they cannot be written in place. Use tree.map, which makes a new tree."
+            f"update: the leaves at {[where(path) for path in fixed]} lie in no list or dict and are no attributes "
+            "that can be set, so they cannot be written in place. Use tree.map, which makes a new tree."
         )
     for path, value in values.items():
         writers[path](value)
