@@ -29,8 +29,8 @@ inline bool is_view(OpKind kind) {
   }
 }
 
-/// How much code the op becomes, in plain operations: functions are polynomials, and those of angles
-/// reduce their argument in double before.
+/// How much code the op becomes, in plain operations: functions are polynomials, and those of
+/// angles reduce their argument in double before.
 inline std::size_t code_size(OpKind kind) {
   switch (kind) {
     case OpKind::sin:

@@ -75,4 +75,12 @@ Tensor gaussian(const graph::Shape& shape, const TensorLike& mean, const TensorL
               });
 }
 
+Tensor uniform_like(const TensorLayout& like, const TensorLike& lower, const TensorLike& upper) {
+  return uniform(like.shape(), lower, upper, {.dtype = like.dtype(), .device = like.mapping()});
+}
+
+Tensor gaussian_like(const TensorLayout& like, const TensorLike& mean, const TensorLike& std) {
+  return gaussian(like.shape(), mean, std, {.dtype = like.dtype(), .device = like.mapping()});
+}
+
 }  // namespace kiln::experimental::random

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kiln/experimental/tensor.h"
+#include "kiln/experimental/tensor_layout.h"
 
 namespace kiln::experimental::random {
 
@@ -25,6 +26,31 @@ Tensor gaussian(const graph::Shape& shape, const TensorLike& mean = 0, const Ten
 inline Tensor normal(const graph::Shape& shape, const TensorLike& mean = 0,
                      const TensorLike& std = 1, const TensorOptions& options = {}) {
   return gaussian(shape, mean, std, options);
+}
+
+/// The same with the shape, dtype and placement of a tensor, a layout or a type.
+Tensor uniform_like(const TensorLayout& like, const TensorLike& lower = 0,
+                    const TensorLike& upper = 1);
+Tensor gaussian_like(const TensorLayout& like, const TensorLike& mean = 0,
+                     const TensorLike& std = 1);
+inline Tensor uniform_like(const Tensor& like, const TensorLike& lower = 0,
+                           const TensorLike& upper = 1) {
+  return uniform_like(like.layout(), lower, upper);
+}
+inline Tensor gaussian_like(const Tensor& like, const TensorLike& mean = 0,
+                            const TensorLike& std = 1) {
+  return gaussian_like(like.layout(), mean, std);
+}
+inline Tensor uniform_like(const graph::TensorType& like, const TensorLike& lower = 0,
+                           const TensorLike& upper = 1) {
+  return uniform_like(as_layout(like), lower, upper);
+}
+inline Tensor gaussian_like(const graph::TensorType& like, const TensorLike& mean = 0,
+                            const TensorLike& std = 1) {
+  return gaussian_like(as_layout(like), mean, std);
+}
+inline Tensor normal_like(const auto& like, const TensorLike& mean = 0, const TensorLike& std = 1) {
+  return gaussian_like(like, mean, std);
 }
 
 }  // namespace kiln::experimental::random

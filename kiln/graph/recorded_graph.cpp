@@ -6,6 +6,8 @@
 #include "kiln/graph/graph_state.h"
 #include "kiln/graph/infer.h"
 #include "kiln/graph/ir_clone.h"
+#include "kiln/graph/ops/constant.h"
+#include "kiln/graph/ops/shape.h"
 #include "kiln/graph/symbols.h"
 #include "kiln/support/format.h"
 
@@ -102,6 +104,19 @@ Value append_input(const Graph& graph, const Type& type) {
     state.given_symbols.insert(symbol);
   }
   return state.handle(state.inputs.back());
+}
+
+void see_symbols(const Graph& graph) {
+  const auto current = detail::current_graph_or_null();
+  if (!current) return;
+  graph.state()->symbols.insert(current->symbols.begin(), current->symbols.end());
+}
+
+void define_symbol(const std::string& symbol, const Dim& size) {
+  if (detail::current_graph()->symbols.count(symbol) != 0) return;
+  // No element of it is ever made.
+  const TensorValue any = ops::constant(0, DType::int64, DeviceRef::CPU());
+  ops::rebind(ops::broadcast_to(any, {size}), {Dim(symbol)});
 }
 
 BufferValue make_writable(const Graph& graph, const Value& input) {

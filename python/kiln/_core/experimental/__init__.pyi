@@ -702,6 +702,11 @@ class _FastCall:
         The result, or NotImplemented for arguments that are not as they were staged.
         """
 
+def _check_part_names(layouts: object, routes: Sequence[str]) -> None:
+    """
+    Whether parts of split sizes have names that mean one thing in all arguments, else a ValueError.
+    """
+
 def _is_made_from(model: object, artifact: kiln._core.engine.CompiledModel) -> bool:
     """Whether the model runs the code of the artifact."""
 
