@@ -4,21 +4,19 @@
 """
 
 import ast
+import importlib.util
 import pathlib
 import re
 import sys
+from collections.abc import Callable
+from typing import Any
 
-# What an op takes and gives, and what its function over tensors does.
-TYPES = [
-    (r"\bkiln\._core\.graph\.(TensorValue|BufferValue|Value)\b(?!Like)", "kiln._core.experimental.Tensor"),
-    (r"(?<![\w.])(TensorValue|BufferValue|Value)\b(?!Like)", "kiln._core.experimental.Tensor"),
-]
-
-
-def typed(annotation: str) -> str:
-    for pattern, replacement in TYPES:
-        annotation = re.sub(pattern, replacement, annotation)
-    return annotation
+# Read by its path: the package needs a build.
+_PATH = pathlib.Path(__file__).parent / "kiln/experimental/_signatures.py"
+_SPEC: Any = importlib.util.spec_from_file_location("_signatures", _PATH)
+_SIGNATURES: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_SIGNATURES)
+typed: Callable[[str], str] = _SIGNATURES.typed
 
 
 def definition(op: ast.FunctionDef) -> str:

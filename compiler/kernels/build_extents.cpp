@@ -229,8 +229,18 @@ void Builder::check_extents(const ir::Op& op) {
 }
 
 void Builder::check_rebind(const ir::Op& op) {
-  const graph::Shape& from = op.operand(0)->type.tensor().shape;
-  const graph::Shape& to = op.result()->type.tensor().shape;
+  const bool is_check = op.has_attribute("given");
+  const graph::Shape& from =
+      is_check ? op.attribute<graph::Shape>("given") : op.operand(0)->type.tensor().shape;
+  const graph::Shape& to =
+      is_check ? op.attribute<graph::Shape>("expected") : op.result()->type.tensor().shape;
+  if (op.has_attribute("sentence")) {
+    for (std::size_t i = 0; i < from.size(); ++i)
+      settle(op, to[i], from[i], op.attribute<std::string>("sentence"),
+             is_check ? op.attribute<graph::Shape>("shown")
+                      : graph::Shape{is_known(to[i]) ? to[i] : from[i], from[i]});
+    return;
+  }
   const std::string message =
       op.has_attribute("message") ? op.attribute<std::string>("message") : "";
   for (std::size_t i = 0; i < from.size(); ++i) {

@@ -264,7 +264,8 @@ class Builder {
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Value*, int> reads_;
   std::set<const ir::Value*> roots_;
-  std::unordered_map<const ir::Value*, int> chains_;  // values behind one up to the next root
+  // Code of the values behind one up to the next root.
+  std::unordered_map<const ir::Value*, std::size_t> chains_;
   std::unordered_map<const ir::Value*, bool> read_whole_;
   std::set<const ir::Value*> convolved_;
   std::unordered_map<const ir::Value*, int> tensor_of_;

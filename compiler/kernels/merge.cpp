@@ -5,15 +5,21 @@
 #include <set>
 
 #include "compiler/diagnostics.h"
+#include "compiler/kernels/op_traits.h"
 #include "kiln/support/error.h"
 
 namespace kiln::compiler {
 
 namespace {
 
-// Ops of one kernel. More gain nothing, and code for them takes more than its share of time to
-// make.
-constexpr std::size_t kMostOps = 128;
+// Code of one kernel. More gains nothing, and takes more than its share of time to make.
+constexpr std::size_t kMostCode = 128;
+
+std::size_t code_of(const Kernel& kernel) {
+  std::size_t size = 0;
+  for (const graph::ir::Op* op : kernel.ops) size += code_size(op->kind);
+  return size;
+}
 
 bool has_reduction(const Kernel& kernel) {
   bool found = false;
@@ -167,7 +173,7 @@ class Merger {
   bool try_merge(std::size_t i, std::size_t j) {
     const Kernel& a = *steps_[i].kernel;
     const Kernel& c = *steps_[j].kernel;
-    if (a.ops.size() + c.ops.size() > kMostOps || path_between(i, j)) return false;
+    if (code_of(a) + code_of(c) > kMostCode || path_between(i, j)) return false;
     moving_ = dependents(i, j);
     // Only kernels change places: what reads or defines extents stays before those who need them.
     for (std::size_t k : moving_)

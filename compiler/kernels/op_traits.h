@@ -2,6 +2,7 @@
 
 // What the builder asks about ops.
 
+#include <cstddef>
 #include <optional>
 
 #include "kiln/graph/ir.h"
@@ -25,6 +26,30 @@ inline bool is_view(OpKind kind) {
       return true;
     default:
       return false;
+  }
+}
+
+/// How much code the op becomes, in plain operations: functions are polynomials, and those of
+/// angles reduce their argument in double before.
+inline std::size_t code_size(OpKind kind) {
+  switch (kind) {
+    case OpKind::sin:
+    case OpKind::cos:
+      return 16;
+    case OpKind::exp:
+    case OpKind::log:
+    case OpKind::log1p:
+    case OpKind::erf:
+    case OpKind::tanh:
+    case OpKind::atanh:
+    case OpKind::acos:
+    case OpKind::sigmoid:
+    case OpKind::silu:
+    case OpKind::gelu:
+    case OpKind::pow:
+      return 3;
+    default:
+      return 1;
   }
 }
 

@@ -15,9 +15,9 @@
 
 namespace kiln::compiler {
 
-// Values that are computed where they are read, one from the other. Longer chains gain nothing, and
-// code for them takes more than its share of time to make.
-constexpr int kLongestChain = 64;
+// Code of values that are computed where they are read, one from the other. Longer chains gain
+// nothing, and code for them takes more than its share of time to make.
+constexpr std::size_t kLongestChain = 64;
 // As many ops cost less than a place in memory.
 constexpr int kFewOps = 3;
 // A single element is computed again where it is read, up to so many times.
@@ -96,12 +96,12 @@ bool Builder::is_turned_convolution(const ir::Value* value) {
 
 void Builder::limit_chain(const ir::Value* value) {
   if (roots_.count(value)) return;
-  int& chain = chains_[value];
+  std::size_t& chain = chains_[value];
   for (const ir::Op* user : users_[value])
     if (user->regions.empty() && !user->results.empty())
       if (auto it = chains_.find(user->result()); it != chains_.end())
-        chain = std::max(chain, it->second + 1);
-  if (chain < kLongestChain) return;
+        chain = std::max(chain, it->second + code_size(user->kind));
+  if (chain + code_size(value->producer->kind) <= kLongestChain) return;
   roots_.insert(value);
   chains_.erase(value);
 }

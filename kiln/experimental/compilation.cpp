@@ -1,6 +1,8 @@
 #include "kiln/experimental/compilation.h"
 
+#include <algorithm>
 #include <cctype>
+#include <map>
 
 #include "kiln/experimental/default_session.h"
 #include "kiln/support/error.h"
@@ -12,6 +14,7 @@ namespace {
 thread_local SubgraphTrace* trace = nullptr;
 
 std::vector<graph::Type> types_of(const std::vector<Argument>& arguments) {
+  check_part_names(arguments);
   std::vector<graph::Type> types;
   for (const Argument& argument : arguments)
     for (graph::Type& type : argument.layout.local_types()) types.push_back(std::move(type));
@@ -99,14 +102,69 @@ std::vector<Layout> StageScope::finish(const std::vector<Tensor>& results) {
   return layouts;
 }
 
-void add_argument(const Tensor& tensor, const Argument& argument,
-                  std::vector<driver::Buffer>& inputs) {
+void check_part_names(const std::vector<Argument>& arguments) {
+  struct Part {
+    std::string text;  // what it is a part of, and which
+    const Argument* argument;
+  };
+  std::map<std::string, Part> known;
+  for (const Argument& argument : arguments) {
+    const DeviceMapping& mapping = argument.layout.mapping();
+    const DeviceMesh& mesh = mapping.mesh();
+    const std::vector<graph::Shape> local = mapping.local_shapes(argument.layout.shape());
+    for (int device = 0; device < mesh.num_devices(); ++device)
+      for (std::size_t at = 0; at < argument.layout.shape().size(); ++at) {
+        const graph::Dim& dim = local[static_cast<std::size_t>(device)][at];
+        if (!dim.is_symbolic()) continue;
+        std::string text = argument.layout.shape()[at].to_string();
+        for (int axis = 0; axis < mesh.ndim(); ++axis)
+          if (mapping.placements()[static_cast<std::size_t>(axis)] ==
+                  Placement(Sharded{static_cast<int>(at)}) &&
+              mesh.axis_size(axis) > 1)
+            text += format(", part {} of {} along '{}'", mesh.device_coord(device, axis),
+                           mesh.axis_size(axis), mesh.axis_names()[static_cast<std::size_t>(axis)]);
+        const auto [it, fresh] = known.try_emplace(dim.name(), Part{text, &argument});
+        if (fresh || it->second.text == text) continue;
+        throw ValueError(format(
+            "argument {}: '{}' is the name of a size here ({}) and of another one in argument {} "
+            "({}). Give the mesh axis or the symbol another name.",
+            argument.route, dim.name(), text, it->second.argument->route, it->second.text));
+      }
+  }
+}
+
+CallInputs::CallInputs(const std::vector<Argument>& arguments) : arguments_(arguments) {
+  buffers_.reserve(arguments.size());
+  for (const Argument& argument : arguments)
+    is_distributed_ = is_distributed_ || !argument.layout.mesh().is_single();
+}
+
+std::span<const driver::Buffer> CallInputs::finish() {
+  std::map<std::string, graph::Dim> sizes;
+  for (std::size_t i = 0; i < shapes_.size(); ++i) {
+    const graph::Shape& declared = arguments_[i].layout.shape();
+    for (std::size_t axis = 0; axis < std::min(declared.size(), shapes_[i].size()); ++axis) {
+      if (!declared[axis].is_symbolic()) continue;
+      const graph::Dim& size = shapes_[i][axis];
+      if (sizes.try_emplace(declared[axis].name(), size).first->second != size)
+        throw ValueError(
+            format("symbolic dimension '{}' for argument {} does not match prior uses of that "
+                   "dimension",
+                   declared[axis].name(), arguments_[i].route));
+    }
+  }
+  return buffers_;
+}
+
+void CallInputs::add(const Tensor& tensor) {
+  const Argument& argument = arguments_[next_++];
   if (tensor.is_empty())
     throw TypeError(format("argument {}: expected a Tensor, got an empty one", argument.route));
   tensor.realize();
   const Layout& layout = argument.layout;
   const std::vector<driver::Buffer> buffers = tensor.buffers();
   const int shards = layout.mesh().num_devices();
+  if (is_distributed_) shapes_.push_back(tensor.shape());
   if (layout.is_buffer()) {
     if (tensor.dtype() != layout.dtype() || tensor.num_shards() != shards)
       throw ValueError(format("argument {}: expected {} across {} device(s), got {} across {}",
@@ -116,7 +174,7 @@ void add_argument(const Tensor& tensor, const Argument& argument,
       throw ValueError(format("argument {}: expected {} {}, got {} {}", argument.route,
                               layout.dtype().name(), place_text(layout.shape(), layout.mapping()),
                               tensor.dtype().name(), place_text(tensor.shape(), tensor.mapping())));
-    inputs.insert(inputs.end(), buffers.begin(), buffers.end());
+    buffers_.insert(buffers_.end(), buffers.begin(), buffers.end());
     return;
   }
   const graph::Shape shape = tensor.shape();
@@ -132,7 +190,7 @@ void add_argument(const Tensor& tensor, const Argument& argument,
                             layout.dtype().name(), place_text(layout.shape(), layout.mapping()),
                             tensor.dtype().name(), place_text(shape, tensor.mapping())));
   for (const driver::Buffer& buffer : buffers)
-    inputs.push_back(buffer.is_contiguous() ? buffer : buffer.copy());
+    buffers_.push_back(buffer.is_contiguous() ? buffer : buffer.copy());
 }
 
 std::vector<Tensor> results_of(engine::Model::Outputs outputs, const std::vector<Layout>& layouts) {

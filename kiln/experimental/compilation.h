@@ -120,10 +120,28 @@ class StageScope {
   std::vector<Tensor> inputs_;
 };
 
-/// Appends the memory of an argument, that of each shard. Another dtype, shape, device or placement
-/// than the layout's: ValueError.
-void add_argument(const Tensor& tensor, const Argument& argument,
-                  std::vector<driver::Buffer>& inputs);
+/// Parts of split sizes have names, which must be of the same parts in all arguments: else
+/// ValueError.
+void check_part_names(const std::vector<Argument>& arguments);
+
+/// The memory of the arguments of one call, that of each shard.
+class CallInputs {
+ public:
+  explicit CallInputs(const std::vector<Argument>& arguments);
+  /// The next argument. Another dtype, shape, device or placement than the layout's: ValueError.
+  void add(const Tensor& tensor);
+  /// Once all are there. Different sizes of one symbol of distributed arguments: ValueError.
+  std::span<const driver::Buffer> finish();
+
+ private:
+  const std::vector<Argument>& arguments_;
+  std::vector<driver::Buffer> buffers_;
+  /// When some are distributed, of which the model knows the sizes of parts alone.
+  std::vector<graph::Shape> shapes_;
+  std::size_t next_ = 0;
+  bool is_distributed_ = false;
+};
+
 /// The results of a run as tensors of these layouts.
 std::vector<Tensor> results_of(engine::Model::Outputs outputs, const std::vector<Layout>& layouts);
 /// Runs the model; its errors name the routes of arguments.
@@ -351,14 +369,10 @@ CompiledCallable<F>::CompiledCallable(StagedGraph<F> staged, engine::WeightsRegi
 
 template <typename F>
 auto CompiledCallable<F>::run(const Arguments& arguments) const -> Result {
-  std::vector<driver::Buffer> inputs;
-  inputs.reserve(state_->arguments.size());
-  std::size_t next = 0;
+  detail::CallInputs inputs(state_->arguments);
   tree::zip<Layout>(
       state_->staged.in_tree, arguments, "",
-      [&](const Layout&, const Tensor& tensor, const std::string&) {
-        detail::add_argument(tensor, state_->arguments[next++], inputs);
-      },
+      [&](const Layout&, const Tensor& tensor, const std::string&) { inputs.add(tensor); },
       [](const auto& staged, const auto& given, const std::string& path) {
         if (!(staged == given))
           detail::throw_mismatch(path, detail::text_of(staged), detail::text_of(given));
@@ -366,7 +380,8 @@ auto CompiledCallable<F>::run(const Arguments& arguments) const -> Result {
       [](const auto& staged, const auto& given, const std::string& path) {
         detail::check_size(staged, given, path);
       });
-  engine::Model::Outputs outputs = detail::execute(state_->model, inputs, state_->arguments);
+  engine::Model::Outputs outputs =
+      detail::execute(state_->model, inputs.finish(), state_->arguments);
   Result result = state_->staged.out_tree;
   detail::put_tensors(result, detail::results_of(std::move(outputs), out_layouts()));
   return result;

@@ -6,6 +6,7 @@
 
 #include "kiln/experimental/placement_rules.h"
 #include "kiln/experimental/redistribution.h"
+#include "kiln/graph/location.h"
 #include "kiln/graph/op_info.h"
 #include "kiln/graph/recorded_graph.h"
 #include "kiln/support/error.h"
@@ -232,6 +233,7 @@ class PlacementSolver {
 };
 
 DistributedCall::DistributedCall(const char* name) : name_(name), graph_(name), outer_(innermost) {
+  graph::see_symbols(graph_);
   scope_.emplace(graph_);
   innermost = this;
 }
@@ -341,6 +343,10 @@ std::vector<DistributedCall::Result> DistributedCall::end(
 
   const PlacementSolver solver(name_, *mesh, body, inputs);
   leave();
+  // What moves inputs belongs to the line of the op that asks for it.
+  const auto with_place = std::find_if(body.ops.begin(), body.ops.end(),
+                                       [](const auto& op) { return op->location != nullptr; });
+  const graph::LocationScope at(with_place == body.ops.end() ? nullptr : (*with_place)->location);
   const auto count = static_cast<std::size_t>(mesh->num_devices());
   std::unordered_map<const ir::Value*, std::vector<graph::Value>> values;
   const auto move = [&](const PlacementSolver::Input& input,

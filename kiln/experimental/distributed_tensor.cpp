@@ -10,6 +10,7 @@
 #include "kiln/experimental/redistribution.h"
 #include "kiln/graph/ops.h"
 #include "kiln/graph/ops/slicing.h"
+#include "kiln/graph/recorded_graph.h"
 #include "kiln/graph/sharding.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -126,6 +127,26 @@ Shape whole_shape(const std::vector<Shape>& local, const DeviceMapping& mapping)
   return shapes[0];
 }
 
+/// Has the graph know the symbols of split axes, of which the shards name parts.
+void define_wholes(const std::vector<Shape>& local, const DeviceMapping& mapping,
+                   const Shape& whole) {
+  const DeviceMesh& mesh = mapping.mesh();
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    if (!whole[at].is_symbolic() || whole[at] == local[0][at]) continue;
+    // Devices that differ in other axes of the mesh alone hold the same part.
+    Dim sum = 0;
+    for (int device = 0; device < mesh.num_devices(); ++device) {
+      bool is_first = true;
+      for (int axis = 0; axis < mesh.ndim(); ++axis)
+        is_first = is_first && (mesh.device_coord(device, axis) == 0 ||
+                                mapping.placements()[static_cast<std::size_t>(axis)] ==
+                                    Placement(Sharded{static_cast<int>(at)}));
+      if (is_first) sum = sum + local[static_cast<std::size_t>(device)][at];
+    }
+    graph::define_symbol(whole[at].name(), sum);
+  }
+}
+
 }  // namespace
 
 Tensor Tensor::from_shards(const std::vector<Tensor>& shards, const DeviceMapping& mapping) {
@@ -159,6 +180,7 @@ Tensor Tensor::from_shards(const std::vector<Tensor>& shards, const DeviceMappin
     throw ValueError(format("Shards of shapes {} are not those of a tensor of shape {} on {}.",
                             join(texts, ", "), whole.to_string(), mapping.to_string()));
   }
+  define_wholes(local, mapping, whole);
   return detail::placed(std::move(states), mapping, std::move(whole));
 }
 
@@ -197,7 +219,7 @@ DistributedCall::Result moved(const Tensor& tensor, const DeviceMapping& target)
 
 }  // namespace
 
-Tensor Tensor::to(const LayoutDevice& where) const {
+Tensor Tensor::to(const LayoutDevice& where, graph::Location location) const {
   const DeviceMapping target =
       where.is_mesh() && placed() ? placed()->mapping.on(where.mapping().mesh()) : where.mapping();
   if (mapping() == target) return *this;
@@ -213,6 +235,7 @@ Tensor Tensor::to(const LayoutDevice& where) const {
   call.arguments().key.add(detail::id_of(target));
   if (const auto plan = call.plan(); plan && call.run(*plan)) return std::move(call.results()[0]);
   call.record_parts();
+  const graph::LocationScope at(location);
   DistributedCall::Result result = moved(*this, target);
   if (where.is_plain())
     call.finish(result.parts);
@@ -266,26 +289,28 @@ int checked_tensor_axis(const char* op, const Tensor& tensor, int axis) {
 
 }  // namespace
 
-Tensor allgather(const Tensor& t, int tensor_axis, const MeshAxis& mesh_axis) {
+Tensor allgather(const Tensor& t, int tensor_axis, const MeshAxis& mesh_axis,
+                 graph::Location location) {
   const int axis = mesh_axis.in(t.mesh()), at = checked_tensor_axis("allgather", t, tensor_axis);
   if (!(t.placements()[static_cast<std::size_t>(axis)] == Placement(Sharded{at})))
     throw_wrong_placement("allgather", t, axis, to_string(Placement(Sharded{at})));
-  return t.to(with_placement(t, axis, Replicated{}));
+  return t.to(with_placement(t, axis, Replicated{}), location);
 }
 
-Tensor allreduce_sum(const Tensor& t, const MeshAxis& mesh_axis) {
+Tensor allreduce_sum(const Tensor& t, const MeshAxis& mesh_axis, graph::Location location) {
   const int axis = mesh_axis.in(t.mesh());
   if (kind_of(t.placements()[static_cast<std::size_t>(axis)]) != PlacementKind::partial)
     throw_wrong_placement("allreduce_sum", t, axis, "Partial");
-  return t.to(with_placement(t, axis, Replicated{}));
+  return t.to(with_placement(t, axis, Replicated{}), location);
 }
 
-Tensor reduce_scatter(const Tensor& t, int scatter_axis, const MeshAxis& mesh_axis) {
+Tensor reduce_scatter(const Tensor& t, int scatter_axis, const MeshAxis& mesh_axis,
+                      graph::Location location) {
   const int axis = mesh_axis.in(t.mesh());
   const int at = checked_tensor_axis("reduce_scatter", t, scatter_axis);
   if (kind_of(t.placements()[static_cast<std::size_t>(axis)]) != PlacementKind::partial)
     throw_wrong_placement("reduce_scatter", t, axis, "Partial");
-  return t.to(with_placement(t, axis, Sharded{at}));
+  return t.to(with_placement(t, axis, Sharded{at}), location);
 }
 
 }  // namespace functional
@@ -324,11 +349,29 @@ std::vector<std::int64_t> begins(const DeviceMapping& mapping, const Shape& shap
   return result;
 }
 
+bool holds_tensor(const graph::SliceIndex& index) {
+  const auto* slice = std::get_if<graph::Slice>(&index);
+  return std::holds_alternative<graph::TensorValue>(index) ||
+         (slice &&
+          (std::holds_alternative<graph::TensorValue>(slice->start) ||
+           std::holds_alternative<graph::TensorValue>(slice->stop) || slice->step.is_tensor()));
+}
+
+[[noreturn]] void throw_needs_one_device(const char* op, const DeviceMapping& mapping) {
+  throw ValueError(
+      format("Cannot call '{}' on a sharded tensor distributed over {}. Use per-shard access or "
+             "transfer_to first.",
+             op, mapping.to_string()));
+}
+
 }  // namespace
 
 void detail::store_spread(const Tensor& target, const std::vector<graph::SliceIndex>& indices,
                           const Tensor& source) {
   const DeviceMapping mapping = target.mapping();
+  if (!graph::Graph::has_current() && std::any_of(indices.begin(), indices.end(), holds_tensor))
+    throw_needs_one_device("buffer_store_slice",
+                           target.state()->placed ? mapping : source.mapping());
   if (!target.state()->placed) return Tensor::Region(target, indices).store(source.to(mapping));
   for (const Placement& placement : mapping.placements())
     if (kind_of(placement) == PlacementKind::partial ||
@@ -339,11 +382,7 @@ void detail::store_spread(const Tensor& target, const std::vector<graph::SliceIn
                  mapping.to_string()));
   const Shape shape = target.shape();
   const graph::ops::ResolvedSlice resolved = graph::ops::resolve_slice(shape, indices);
-  if (!resolved.tensors.empty())
-    throw ValueError(
-        format("Cannot call 'buffer_store_slice' on a sharded tensor distributed over {} with an "
-               "index that is a tensor. Use per-shard access or transfer_to first.",
-               mapping.to_string()));
+  if (!resolved.tensors.empty()) throw_needs_one_device("buffer_store_slice", mapping);
   const auto& starts = std::get<Shape>(resolved.attributes.find("starts")->second);
   const auto& stops = std::get<Shape>(resolved.attributes.find("stops")->second);
   const auto& steps =

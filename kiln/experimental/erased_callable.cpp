@@ -261,11 +261,10 @@ Erased::Value Erased::run(const Value& arguments) const {
   const engine::Model& model = engine_model();
   std::vector<Tensor> tensors;
   match(state_->in_tree, arguments, "", tensors);
-  std::vector<driver::Buffer> inputs;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    detail::add_argument(tensors[i], state_->arguments[i], inputs);
-  const std::vector<Tensor> results =
-      detail::results_of(detail::execute(model, inputs, state_->arguments), state_->out_layouts);
+  detail::CallInputs inputs(state_->arguments);
+  for (const Tensor& tensor : tensors) inputs.add(tensor);
+  const std::vector<Tensor> results = detail::results_of(
+      detail::execute(model, inputs.finish(), state_->arguments), state_->out_layouts);
   std::size_t next = 0;
   return tree::map_leaves<Tensor>(state_->out_tree, [&](const Layout&) { return results[next++]; });
 }
@@ -294,10 +293,10 @@ Erased Erased::from_bytes(std::span<const std::byte> bytes) {
   std::uint64_t length = 0;
   const std::size_t start = kMagic.size() + sizeof length;
   if (bytes.size() < start || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
-    throw ValueError("These bytes are no callable: they do not begin like one.");
+    throw RuntimeError("These bytes are no callable: they do not begin like one.");
   std::memcpy(&length, bytes.data() + kMagic.size(), sizeof length);
   if (length > bytes.size() - start)
-    throw ValueError("These bytes are a callable that was cut short.");
+    throw RuntimeError("These bytes are a callable that was cut short.");
   const auto* text = reinterpret_cast<const char*>(bytes.data()) + start;
   Signature in_tree, out_tree;
   try {
@@ -314,12 +313,16 @@ Erased Erased::from_bytes(std::span<const std::byte> bytes) {
     in_tree = tree_from_json(header.at("in_tree"));
     out_tree = tree_from_json(header.at("out_tree"));
   } catch (const json::exception& error) {
-    throw ValueError(format("These bytes are no callable: {}.", error.what()));
+    throw RuntimeError(format("These bytes are no callable: {}.", error.what()));
   } catch (const Error& error) {
-    throw ValueError(format("These bytes are no callable: {}.", error.message()));
+    throw RuntimeError(format("These bytes are no callable: {}.", error.message()));
   }
-  return {engine::read(bytes.subspan(start + length), "<callable>"), std::nullopt,
-          std::move(in_tree), std::move(out_tree)};
+  engine::CompiledModel artifact = engine::read(bytes.subspan(start + length), "<callable>");
+  try {
+    return {std::move(artifact), std::nullopt, std::move(in_tree), std::move(out_tree)};
+  } catch (const ValueError& error) {
+    throw RuntimeError(format("These bytes are no callable: {}", error.message()));
+  }
 }
 
 }  // namespace kiln::experimental

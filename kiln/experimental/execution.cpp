@@ -3,15 +3,16 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "kiln/support/background.h"
 #include "kiln/engine/program_places.h"
 #include "kiln/experimental/default_session.h"
 #include "kiln/experimental/executor.h"
 #include "kiln/graph/recorded_graph.h"
 #include "kiln/graph/symbols.h"
+#include "kiln/support/background.h"
 #include "kiln/support/debug_settings.h"
 #include "kiln/support/environment.h"
 #include "kiln/support/error.h"
@@ -132,6 +133,7 @@ class Interpreter {
     if (body_.ops.size() > most_interpreted_ops())
       return format("it has {} ops, and at most {} are (KILN_INTERPRETER_MAX_OPS)",
                     body_.ops.size(), most_interpreted_ops());
+    std::set<std::string> defined;
     for (const auto& op : body_.ops) {
       if (!op->regions.empty() || op->kind == OpKind::call)
         return format("its op '{}' runs others", graph::to_string(op->kind));
@@ -140,9 +142,15 @@ class Interpreter {
         if (is_value(*operand))
           for (const std::string& symbol : operand->type.shaped().parameters())
             known.insert(symbol);
+      const std::set<std::string> of_operands = known;
       if (const auto symbol = graph::note_symbols(*op, known))
         return format("its op '{}' takes the size '{}' from elsewhere", graph::to_string(op->kind),
                       *symbol);
+      // By themselves two ops that give one size would not be compared.
+      for (const std::string& symbol : known)
+        if (of_operands.count(symbol) == 0 && !defined.insert(symbol).second)
+          return format("its op '{}' gives the size '{}' once more", graph::to_string(op->kind),
+                        symbol);
     }
     return std::nullopt;
   }

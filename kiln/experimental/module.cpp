@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <typeinfo>
@@ -192,6 +193,17 @@ std::string detail::class_name(const Module& module) {
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return name;
+}
+
+void detail::check_is_copy(const Module& copy, const Module& original) {
+  const auto all = original.descendants();
+  for (const auto& [name, module] : copy.descendants())
+    if (std::any_of(all.begin(), all.end(),
+                    [own = module](const auto& other) { return other.second == own; }))
+      throw TypeError(format(
+          "The module '{}' is held by a shared pointer, so a copy of the {} around it is not "
+          "one of all parameters. Hold it as a value, or make a module of its own.",
+          name, class_name(original)));
 }
 
 }  // namespace kiln::experimental

@@ -172,4 +172,27 @@ auto compile(M& module, CompileOptions options = {}) {
   return compile(detail::Forward<M>{&module}, std::move(options));
 }
 
+/// The graph of a module's `forward` for layouts of its arguments, not compiled; its parameters are
+/// weights under their names.
+template <std::derived_from<Module> M, typename... Layouts>
+graph::Graph trace(M& module, const Layouts&... layouts) {
+  return stage(module)(layouts...).graph;
+}
+
+namespace detail {
+/// A module of the copy that the original holds, too: TypeError.
+void check_is_copy(const Module& copy, const Module& original);
+}  // namespace detail
+
+/// A copy of the module with `change(name, tensor)` in the place of each parameter; the module
+/// itself stays as it is. One that holds others through shared pointers cannot be copied:
+/// TypeError.
+template <std::derived_from<Module> M>
+M map_parameters(const M& module, const Module::Change& change) {
+  M copy = module;
+  detail::check_is_copy(copy, module);
+  copy.apply_to_parameters(change);
+  return copy;
+}
+
 }  // namespace kiln::experimental

@@ -193,7 +193,12 @@ class Mover {
     if (Shape::is_static(shape_)) return;
     const std::vector<Shape> local = DeviceMapping(mesh_, placements_).local_shapes(shape_);
     for (std::size_t i = 0; i < parts_.size(); ++i)
-      if (!(parts_[i].shape() == local[i])) parts_[i] = graph::ops::rebind(parts_[i], local[i]);
+      if (!(parts_[i].shape() == local[i]))
+        parts_[i] = graph::ops::rebind(
+            parts_[i], local[i],
+            {.message = format("The part of a tensor of shape {} that device {} of {} holds has "
+                               "another size than one of this name has elsewhere.",
+                               shape_.to_string(), i, mesh_.to_string())});
   }
 
   const DeviceMesh& mesh_;

@@ -138,7 +138,8 @@ class Tensor : public TensorArithmetic {
   explicit operator bool() const;
   /// On a device, a mesh, each of whose devices gets a copy, or as a mapping says; where it is
   /// already: itself. A change that cannot be done: ShardingError.
-  Tensor to(const LayoutDevice& target) const;
+  Tensor to(const LayoutDevice& target,
+            graph::Location location = graph::Location::current()) const;
   /// The same shards under another relation, for which no data moves. Shards that are none of such
   /// a tensor: ValueError.
   Tensor rebind_mapping(const DeviceMapping& mapping) const;

@@ -25,13 +25,6 @@ std::string_view policy_text(DevicePlacementPolicy policy) {
   return "warn";
 }
 
-void add_argument(ir::Graph& graph, Type type) {
-  auto value = std::make_unique<ir::Value>(ir::Value{std::move(type)});
-  value->block = graph.body.get();
-  value->index = static_cast<std::uint32_t>(graph.body->arguments.size());
-  graph.body->arguments.push_back(std::move(value));
-}
-
 std::shared_ptr<GraphState> make_state(std::shared_ptr<ModuleState> module, std::string name,
                                        std::string ir_name) {
   auto graph = std::make_unique<ir::Graph>();
@@ -64,12 +57,11 @@ void add_inputs(GraphState& state, const std::vector<Type>& types, bool algebrai
     }
     check_size(format("Input {} of graph '{}'", state.graph->body->arguments.size(), state.name),
                type);
-    add_argument(*state.graph, type);
+    state.inputs.push_back(add_argument(*state.graph, type));
   }
   state.graph->parameters = dims.parameters();
   state.symbols.insert(state.graph->parameters.begin(), state.graph->parameters.end());
   state.given_symbols = state.symbols;
-  for (const auto& argument : state.graph->body->arguments) state.inputs.push_back(argument.get());
 }
 
 void start_chains(GraphState& state) {
@@ -274,8 +266,7 @@ Graph Graph::add_subgraph(std::string name, SubgraphOptions options) const {
   for (DeviceRef device : options.devices)
     if (device.is_gpu()) sub->chain_devices.push_back(device);
   for (DeviceRef device : sub->chain_devices) {
-    detail::add_argument(graph, ChainType{});
-    sub->chains[device] = graph.body->arguments.back().get();
+    sub->chains[device] = detail::add_argument(graph, ChainType{});
   }
   detail::start_chains(*sub);
   state_->subgraphs[name] = ir_name;

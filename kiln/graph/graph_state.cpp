@@ -66,6 +66,14 @@ void check_open(const GraphState& graph) {
 
 }  // namespace
 
+ir::Value* add_argument(ir::Graph& graph, Type type) {
+  auto value = std::make_unique<ir::Value>(ir::Value{std::move(type)});
+  value->block = graph.body.get();
+  value->index = static_cast<std::uint32_t>(graph.body->arguments.size());
+  graph.body->arguments.push_back(std::move(value));
+  return graph.body->arguments.back().get();
+}
+
 std::shared_ptr<GraphState> current_graph_or_null() {
   return active.empty() ? nullptr : active.back();
 }

@@ -92,6 +92,10 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
 
   /// One a block of `blocks`, at most; the innermost that is set counts.
   std::vector<RandomSeed> seeds;
+  /// Of a subgraph: the hidden last input, the seed that each call passes, once an op draws from
+  /// it, and how many do.
+  ir::Value* caller_seed = nullptr;
+  std::uint64_t caller_draws = 0;
   /// Constants that hold the elements of objects outside of the graph, which may be gone.
   struct Held {
     std::weak_ptr<const void> owner;
@@ -108,6 +112,9 @@ struct GraphState : std::enable_shared_from_this<GraphState> {
   /// The chain of a device, made from the host's on first use.
   ir::Value*& chain(DeviceRef device);
 };
+
+/// A further argument of the graph's body.
+ir::Value* add_argument(ir::Graph& graph, Type type);
 
 /// The current graph of this thread. None: LookupError.
 const std::shared_ptr<GraphState>& current_graph();

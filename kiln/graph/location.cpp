@@ -47,6 +47,12 @@ LocationScope::LocationScope(const Location& location) : outermost_(!active.set)
   active.location = location;
 }
 
+LocationScope::LocationScope(const ir::SourceLocation& made) : outermost_(!active.set && made) {
+  if (!outermost_) return;
+  active.set = true;
+  active.made = made;
+}
+
 LocationScope::~LocationScope() {
   if (!outermost_) return;
   active.set = false;

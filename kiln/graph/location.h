@@ -27,6 +27,8 @@ void set_source_tracebacks(bool on);
 class LocationScope {
  public:
   explicit LocationScope(const Location& location);
+  /// That of an op which was made before; null: as if there were no scope.
+  explicit LocationScope(const ir::SourceLocation& made);
   ~LocationScope();
   LocationScope(const LocationScope&) = delete;
   LocationScope& operator=(const LocationScope&) = delete;

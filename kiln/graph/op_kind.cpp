@@ -100,7 +100,13 @@ std::vector<OpInfo> make_table() {
        1,
        1,
        "x",
-       {{"shape", A::shape}, {"message", A::string}, {"layout", A::layout, false}}});
+       {{"shape", A::shape},
+        {"message", A::string},
+        {"layout", A::layout, false},
+        {"sentence", A::string, false},
+        {"given", A::shape, false},
+        {"expected", A::shape, false},
+        {"shown", A::shape, false}}});
   add({K::broadcast_to, "broadcast_to", 1, 2, "x shape", {{"shape", A::shape}}});
   add({K::permute, "permute", 1, 1, "x", {{"dims", A::ints}}});
   with_axis(K::squeeze, "squeeze");

@@ -6,6 +6,8 @@
 #include "kiln/graph/graph_state.h"
 #include "kiln/graph/infer.h"
 #include "kiln/graph/ir_clone.h"
+#include "kiln/graph/ops/constant.h"
+#include "kiln/graph/ops/shape.h"
 #include "kiln/graph/symbols.h"
 #include "kiln/support/format.h"
 
@@ -94,18 +96,27 @@ class Needs {
 
 Value append_input(const Graph& graph, const Type& type) {
   detail::GraphState& state = *graph.state();
-  ir::Block& body = *state.graph->body;
-  check_size(format("Input {} of graph '{}'", body.arguments.size(), state.name), type);
-  auto value = std::make_unique<ir::Value>(ir::Value{type});
-  value->block = &body;
-  value->index = static_cast<std::uint32_t>(body.arguments.size());
-  body.arguments.push_back(std::move(value));
-  state.inputs.push_back(body.arguments.back().get());
+  check_size(format("Input {} of graph '{}'", state.graph->body->arguments.size(), state.name),
+             type);
+  state.inputs.push_back(detail::add_argument(*state.graph, type));
   for (const std::string& symbol : type.shaped().parameters()) {
     state.symbols.insert(symbol);
     state.given_symbols.insert(symbol);
   }
   return state.handle(state.inputs.back());
+}
+
+void see_symbols(const Graph& graph) {
+  const auto current = detail::current_graph_or_null();
+  if (!current) return;
+  graph.state()->symbols.insert(current->symbols.begin(), current->symbols.end());
+}
+
+void define_symbol(const std::string& symbol, const Dim& size) {
+  if (detail::current_graph()->symbols.count(symbol) != 0) return;
+  // No element of it is ever made.
+  const TensorValue any = ops::constant(0, DType::int64, DeviceRef::CPU());
+  ops::rebind(ops::broadcast_to(any, {size}), {Dim(symbol)});
 }
 
 BufferValue make_writable(const Graph& graph, const Value& input) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kiln/graph/graph.h"
@@ -16,6 +17,10 @@ namespace kiln::graph {
 
 /// A further input of a graph that is being built, which defines the symbols of its type.
 Value append_input(const Graph& graph, const Type& type);
+/// Has a graph know the symbols of the current one, if there is one.
+void see_symbols(const Graph& graph);
+/// Has `symbol` stand for `size` in the current graph, unless it stands for a size already.
+void define_symbol(const std::string& symbol, const Dim& size);
 /// Makes the tensor `input` a buffer. What has read it so far reads what the buffer holds at first.
 BufferValue make_writable(const Graph& graph, const Value& input);
 

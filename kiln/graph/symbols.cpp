@@ -60,6 +60,14 @@ bool defines_symbols(const ir::Op& op) {
   }
 }
 
+namespace {
+/// Whether an op that defines symbols reads those of this attribute.
+bool is_read(std::string_view attribute) {
+  return attribute == "starts" || attribute == "stops" || attribute == "given" ||
+         attribute == "expected" || attribute == "shown";
+}
+}  // namespace
+
 std::optional<std::string> note_symbols(const ir::Op& op, std::set<std::string>& known) {
   const bool defines = defines_symbols(op);
   std::vector<std::string> used;
@@ -69,7 +77,7 @@ std::optional<std::string> note_symbols(const ir::Op& op, std::set<std::string>&
     return used.empty();
   };
   for (const auto& [name, attribute] : op.attributes) {
-    if (defines && name != "starts" && name != "stops") continue;
+    if (defines && !is_read(name)) continue;
     const auto* dim = std::get_if<Dim>(&attribute);
     const auto* shape = std::get_if<Shape>(&attribute);
     if ((dim && !use(dim->parameters())) || (shape && !use(shape->parameters()))) return used[0];

@@ -226,13 +226,29 @@ nb::object store_spread(std::span<PyObject* const> arguments, bool is_slice_last
     throw TypeError("A store to a distributed tensor takes a Tensor, not " + type_text(source) +
                     ".");
   std::vector<graph::SliceIndex> indices{graph::ellipsis};
-  if (has_key) indices = to_indices(arguments[is_slice_last ? 2 : 1], target.shape());
+  if (has_key) {
+    // An index that is a tensor is refused, but becomes a value before.
+    const graph::Graph around("index");
+    const graph::Graph::Scope scope(graph::Graph::has_current() ? graph::Graph::current() : around);
+    indices = to_indices(arguments[is_slice_last ? 2 : 1], target.shape());
+  }
   {
+    const graph::LocationScope at(graph::current_location());
     ReleaseGil release;
     experimental::detail::store_spread(target, indices, tensor_of(source));
   }
   return nb::none();
 }
+
+/// What the Python module for it says of an op.
+nb::object said_of(nb::handle op, const char* what) {
+  return nb::module_::import_("kiln.experimental._signatures").attr(what)(op);
+}
+
+/// A `__doc__`, which Python looks up in the class.
+struct OwnText {
+  std::string of_class;
+};
 
 /// Names of ops whose functions may have effects.
 bool is_control_flow(std::string_view name) { return name == "cond" || name == "while_loop"; }
@@ -303,8 +319,19 @@ void bind_experimental_functional(nb::module_& m, nb::module_& ops) {
                  ("a function over tensors has no '" + attribute + "'").c_str());
            })
       .def_ro("__wrapped__", &LiftedFunction::op)
+      .def_prop_ro("__signature__",
+                   [](const LiftedFunction& f) { return said_of(f.op, "signature_of"); })
       .def("__repr__", [](const LiftedFunction& f) { return "<function " + f.name + ">"; });
   nb::object make = m.attr("Function");
+  nb::class_<OwnText>(m, "_OwnText", "The text of a class, and of each of its objects its own.")
+      .def(
+          "__get__",
+          [](const OwnText& text, nb::handle object, nb::handle) -> nb::object {
+            if (object.is_none()) return nb::str(text.of_class.c_str());
+            return said_of(nb::inst_ptr<LiftedFunction>(object)->op, "text_of");
+          },
+          nb::arg("object").none(), nb::arg("owner").none() = nb::none());
+  make.attr("__doc__") = nb::cast(OwnText{nb::cast<std::string>(make.attr("__doc__"))});
   for (auto [key, op] : nb::borrow<nb::dict>(ops.attr("__dict__"))) {
     const std::string name = nb::cast<std::string>(key);
     if (name.front() == '_' || name == "allgather") continue;  // that of meshes is below
@@ -321,27 +348,32 @@ void bind_experimental_functional(nb::module_& m, nb::module_& ops) {
   m.def(
       "allgather",
       [mesh_axis](const Tensor& t, int tensor_axis, const Axis& axis) {
-        return experimental::functional::allgather(t, tensor_axis, mesh_axis(axis));
+        const graph::LocationScope at(graph::current_location());
+        return without_gil(
+            [&] { return experimental::functional::allgather(t, tensor_axis, mesh_axis(axis)); });
       },
       nb::arg("t"), nb::arg("tensor_axis") = 0, nb::arg("mesh_axis") = 0,
-      nb::call_guard<ReleaseGil>(),
       "From Sharded along `tensor_axis` to copies, over one axis of the tensor's mesh. Another "
       "placement there: ShardingError.");
   m.def(
       "allreduce_sum",
       [mesh_axis](const Tensor& t, const Axis& axis) {
-        return experimental::functional::allreduce_sum(t, mesh_axis(axis));
+        const graph::LocationScope at(graph::current_location());
+        return without_gil(
+            [&] { return experimental::functional::allreduce_sum(t, mesh_axis(axis)); });
       },
-      nb::arg("t"), nb::arg("mesh_axis") = 0, nb::call_guard<ReleaseGil>(),
+      nb::arg("t"), nb::arg("mesh_axis") = 0,
       "From Partial to copies, over one axis of the tensor's mesh. Another placement there: "
       "ShardingError.");
   m.def(
       "reduce_scatter",
       [mesh_axis](const Tensor& t, int scatter_axis, const Axis& axis) {
-        return experimental::functional::reduce_scatter(t, scatter_axis, mesh_axis(axis));
+        const graph::LocationScope at(graph::current_location());
+        return without_gil([&] {
+          return experimental::functional::reduce_scatter(t, scatter_axis, mesh_axis(axis));
+        });
       },
       nb::arg("t"), nb::arg("scatter_axis") = 0, nb::arg("mesh_axis") = 0,
-      nb::call_guard<ReleaseGil>(),
       "From Partial to slices along `scatter_axis`, over one axis of the tensor's mesh. Another "
       "placement there: ShardingError.");
   // Functions that no op is, but an expression of graph values.

@@ -2,6 +2,7 @@
 // were staged. Whatever is not takes the long way in Python, which says what is wrong.
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <vector>
@@ -12,6 +13,7 @@
 #include "experimental_call.h"
 #include "kiln/engine/compiled_model.h"
 #include "kiln/engine/model.h"
+#include "kiln/experimental/compilation.h"
 
 namespace kiln::python {
 namespace {
@@ -197,6 +199,19 @@ void bind_experimental_callable(nb::module_& m) {
   nb::class_<FastCall>(m, "_FastCall")
       .def("__call__", &call, nb::arg("arguments"), nb::arg("keywords"),
            "The result, or NotImplemented for arguments that are not as they were staged.");
+  m.def(
+      "_check_part_names",
+      [](nb::handle layouts, const std::vector<std::string>& routes) {
+        std::vector<experimental::detail::Argument> arguments;
+        std::size_t next = 0;
+        for (nb::handle layout : nb::iter(layouts))
+          arguments.push_back(
+              {routes.at(next++), *nb::inst_ptr<experimental::TensorLayout>(layout)});
+        experimental::detail::check_part_names(arguments);
+      },
+      nb::arg("layouts"), nb::arg("routes"),
+      "Whether parts of split sizes have names that mean one thing in all arguments, else a "
+      "ValueError.");
   m.def(
       "_is_made_from",
       [](nb::handle model, const engine::CompiledModel& compiled) {

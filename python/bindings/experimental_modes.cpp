@@ -1,6 +1,7 @@
 // The modes in which functions over tensors run, the defaults of new tensors, and random ones.
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
@@ -24,14 +25,21 @@ using experimental::Tensor;
 using experimental::TensorOptions;
 
 void bind_random(nb::module_& m) {
-  using Draw = Tensor (*)(const graph::Shape&, const Scalar&, const Scalar&, const TensorOptions&);
+  using experimental::TensorLike;
+  using Draw =
+      Tensor (*)(const graph::Shape&, const TensorLike&, const TensorLike&, const TensorOptions&);
+  const auto parameter = [](const std::variant<Tensor, Number>& given) {
+    const auto* tensor = std::get_if<Tensor>(&given);
+    return tensor ? TensorLike(*tensor) : TensorLike(to_scalar(std::get<Number>(given).object));
+  };
   const auto def = [&](const char* name, Draw draw) {
     m.def(
         name,
-        [draw](ShapeLike shape, Number a, Number b, Any dtype, Any device) {
+        [draw, parameter](ShapeLike shape, const std::variant<Tensor, Number>& a,
+                          const std::variant<Tensor, Number>& b, Any dtype, Any device) {
           const TensorOptions options = to_options(dtype, device);
           const graph::Shape dims = shape.get();
-          const Scalar first = to_scalar(a.object), second = to_scalar(b.object);
+          const TensorLike first = parameter(a), second = parameter(b);
           return without_gil([&] { return draw(dims, first, second, options); });
         },
         nb::arg("shape"), nb::arg("a"), nb::arg("b"), nb::arg("dtype"), nb::arg("device"));

@@ -462,6 +462,10 @@ void def_values(nb::class_<Tensor>& cls) {
               throw TypeError("to() expects Device, DeviceMesh, or DeviceMapping, got " +
                               nb::cast<std::string>(target.type().attr("__name__")));
             const experimental::LayoutDevice where = LayoutDeviceLike{target}.get();
+            // Without the GIL nobody knows the line that asks for it.
+            const graph::LocationScope at(where.is_plain() && !tensor_of(self).is_distributed()
+                                              ? nullptr
+                                              : graph::current_location());
             return same_or_new(self, without_gil([&] { return tensor_of(self).to(where); }));
           },
           nb::arg("target"),

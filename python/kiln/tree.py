@@ -19,6 +19,7 @@ writes these for a dataclass.
 """
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, overload
@@ -300,14 +301,16 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, leaf: Leaf = None) -> Any:
 def update(tree: Any, values: Mapping[str, Any], *, leaf: Leaf = None) -> None:
     """Writes `values`, which are named by dotted paths, over leaves of `tree`, in place.
 
-    A path without a leaf is a ValueError, and so is a leaf in a tuple or one that is the whole tree; then nothing
-    is written.
+    A frozen dataclass is replaced by a changed copy where it lies. A path without a leaf is a ValueError, and so is a
+    leaf in a tuple, one that is the whole tree, or one of a frozen dataclass that is or lies in such a place; then
+    nothing is written.
     """
-    slots: list[tuple[str, Callable[[Any], None] | None]] = []
+    slots: list[tuple[str, Put | None]] = []
+    frozen: list[_Frozen] = []  # outer ones first
     is_leaf = as_predicate(leaf)
     inside: set[int] = set()
 
-    def visit(value: Any, path: str, put: Callable[[Any], None] | None) -> None:
+    def visit(value: Any, path: str, put: Put | None) -> None:
         if not is_node(value) or (is_leaf is not None and is_leaf(value)):
             if is_leaf is None or is_leaf(value):
                 slots.append((path, put))
@@ -316,9 +319,12 @@ def update(tree: Any, values: Mapping[str, Any], *, leaf: Leaf = None) -> None:
             raise ValueError(f"cycle at {where(path)}: the value contains itself, so its leaves have no end of paths.")
         inside.add(id(value))
         opened = open_node(value, path)
+        if is_frozen := _is_frozen(value):
+            frozen.append(_Frozen(value, put))
+        writer = frozen[-1].writer if is_frozen else functools.partial(_writer, value)
         for i, child in enumerate(opened.children):
             key = key_of(opened.keys, i, opened.kind, opened.meta)
-            visit(child, extend_path(path, key), _writer(value, key))
+            visit(child, extend_path(path, key), writer(key))
         inside.discard(id(value))
 
     visit(tree, "", None)
@@ -330,21 +336,59 @@ def update(tree: Any, values: Mapping[str, Any], *, leaf: Leaf = None) -> None:
         )
     if fixed := [path for path in values if writers[path] is None]:
         raise ValueError(
-            f"update: the leaves at {[where(path) for path in fixed]} lie in no list or dict and are no attributes, so "
-            "they cannot be written in place. Use tree.map, which makes a new tree."
+            f"update: the leaves at {[where(path) for path in fixed]} lie in no list or dict and are no attributes "
+            "that can be set, so they cannot be written in place. Use tree.map, which makes a new tree."
         )
     for path, value in values.items():
         writers[path](value)
+    for node in reversed(frozen):
+        node.replace()
 
 
-def _writer(node: Any, key: Any) -> Callable[[Any], None] | None:
+Put = Callable[[Any], None]
+
+
+class _Frozen:
+    """A frozen dataclass in a tree that is updated: its changes are collected, then a changed copy takes its place."""
+
+    def __init__(self, node: Any, put: Put | None) -> None:
+        self.node, self.put = node, put
+        self.fields = {field.name for field in dataclasses.fields(node) if field.init}
+        self.changes: dict[str, Any] = {}
+
+    def writer(self, key: Any) -> Put | None:
+        if self.put is None or key not in self.fields:
+            return None
+        return functools.partial(self.changes.__setitem__, key)
+
+    def replace(self) -> None:
+        if self.put is not None and self.changes:
+            self.put(dataclasses.replace(self.node, **self.changes))
+
+
+def _is_frozen(node: Any) -> bool:
+    """Whether no attribute of the node can be set, by a method of its own neither."""
+    parameters = getattr(type(node), "__dataclass_params__", None)
+    return (
+        parameters is not None
+        and parameters.frozen
+        and getattr(type(node), "__tree_setattr__", _set_field) is _set_field
+    )
+
+
+def _writer(node: Any, key: Any) -> Put | None:
     if isinstance(node, tuple):
         return None
     if isinstance(node, list | dict):
-        return lambda value: node.__setitem__(key, value)
+        return functools.partial(node.__setitem__, key)
     if hasattr(type(node), "__tree_setattr__"):
-        return lambda value: node.__tree_setattr__(key, value)
-    return (lambda value: setattr(node, key, value)) if isinstance(key, str) else None
+        return functools.partial(node.__tree_setattr__, key)
+    return functools.partial(setattr, node, key) if isinstance(key, str) else None
+
+
+def _set_field(self: Any, key: str, value: Any) -> None:
+    """Of frozen dataclasses, too, which are written once, when they are made."""
+    object.__setattr__(self, key, value)
 
 
 def _shortened(names: list[str]) -> str:
@@ -395,8 +439,7 @@ def dataclass(cls: Any = None, /, **options: Any) -> Any:
 
         cls.__tree_flatten__ = tree_flatten
         cls.__tree_empty__ = classmethod(tree_empty)
-        # Frozen classes are written when they are made, too.
-        cls.__tree_setattr__ = lambda self, key, value: object.__setattr__(self, key, value)
+        cls.__tree_setattr__ = _set_field
         return cls
 
     return wrap if cls is None else wrap(cls)

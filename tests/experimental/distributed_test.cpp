@@ -99,6 +99,50 @@ TEST(Distributed, CompiledForALayout) {
                   "argument 1: expected float32 across 2 device(s), got float32 across 1"));
 }
 
+TEST(Distributed, SizesOfTheWholeAgree) {
+  const DeviceMapping rows = on(line(2), Sharded{0});
+  const TensorLayout split(DType::float32, {"n"}, rows);
+  const TensorLayout plain(DType::float32, {"n"}, driver::CPU());
+  const auto run = compile([](Tensor x, Tensor y) {
+    return std::pair(x * 2, y + F::range(Tensor::from_dim(0), Tensor::from_dim(x.shape()[0]),
+                                         Tensor::from_dim(1), {.dtype = DType::float32},
+                                         {.out_dim = x.shape()[0]}));
+  })(split, plain);
+  const auto [twice, counted] = run(Tensor({1, 2, 3}).to(rows), Tensor({1, 1, 1}));
+  EXPECT_THAT(floats(twice), ElementsAre(2, 4, 6));
+  EXPECT_THAT(floats(counted), ElementsAre(1, 2, 3));
+  const auto call = [&](const auto& callable) {
+    return [&callable, rows] { callable(Tensor({1, 2, 3}).to(rows), Tensor({1, 1, 1, 1})); };
+  };
+  EXPECT_THAT(call(run), ThrowsMessage<ValueError>(HasSubstr(
+                             "symbolic dimension 'n' for argument 1 does not match prior uses")));
+  // Also where only other parts of the same size differ.
+  const auto two = compile([](Tensor x, Tensor y) { return std::pair(x, y); })(
+      split, TensorLayout(DType::float32, {"n", 1}, on(line(2), Sharded{1})));
+  EXPECT_THAT(
+      [&] { two(Tensor({1, 2}).to(rows), Tensor({{1}, {2}, {3}}).to(on(line(2), Sharded{1}))); },
+      ThrowsMessage<ValueError>(HasSubstr("symbolic dimension 'n' for argument 1")));
+  EXPECT_THAT(
+      [&] {
+        stage([](Tensor x, Tensor y) { return std::pair(x, y); })(
+            split, TensorLayout(DType::float32, {"n"}, on(line(4), Sharded{0})));
+      },
+      ThrowsMessage<ValueError>(HasSubstr("argument 1: 'n_tp_0' is the name of a size here")));
+}
+
+TEST(Distributed, MovesNameTheCallersLine) {
+  const DeviceMapping rows = on(line(2), Sharded{0}), wide = on(line(4), Sharded{0});
+  const TensorLayout layout(DType::float32, {"n"}, rows);
+  const auto fails = [&](const auto& function) {
+    const auto run = compile(function)(layout);
+    return [run, rows] { run(Tensor({1, 2, 3}).to(rows)); };
+  };
+  EXPECT_THAT(fails([&](Tensor x) { return x.to(wide); }),
+              ThrowsMessage<ValueError>(HasSubstr("distributed_test.cpp")));
+  EXPECT_THAT(fails([&](Tensor x) { return F::transfer_to(x, wide); }),
+              ThrowsMessage<ValueError>(HasSubstr("distributed_test.cpp")));
+}
+
 TEST(Distributed, Weights) {
   const DeviceMapping rows = on(line(2), Sharded{0});
   const TensorLayout layout(DType::float32, {2, 2}, rows);

@@ -109,11 +109,7 @@ TEST(Erased, RefusesBytesThatAreNone) {
       mutated[random() % std::min(mutated.size(), header_end)] = std::byte(random() % 256);
     try {
       CompiledCallable<>::from_bytes(mutated);
-    } catch (const ValueError&) {
-      ++refused;
-    } catch (const RuntimeError&) {  // of the artifact
-      ++refused;
-    } catch (const TypeError&) {
+    } catch (const RuntimeError&) {  // as for a file
       ++refused;
     }
   }
@@ -124,7 +120,7 @@ TEST(Erased, RefusesBytesThatAreNone) {
   const std::uint64_t length = deep.size();
   std::memcpy(nested.data() + 8, &length, sizeof length);
   std::memcpy(nested.data() + 16, deep.data(), deep.size());
-  EXPECT_THROW(CompiledCallable<>::from_bytes(nested), ValueError);
+  EXPECT_THROW(CompiledCallable<>::from_bytes(nested), RuntimeError);
 }
 
 TEST(Erased, StaticsOfClassesOfTheirOwnCannotBe) {

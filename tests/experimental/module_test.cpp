@@ -129,6 +129,26 @@ TEST(Modules, LiveOnMeshes) {
   EXPECT_THAT(floats(y), ElementsAre(5, 7));
 }
 
+TEST(Modules, AreTracedAndCopied) {
+  struct Pair : Module {
+    Linear first;
+    std::shared_ptr<Linear> second;
+    KILN_MODULE(first, second);
+    Tensor forward(Tensor x) const { return first.forward(std::move(x)); }
+  };
+  Pair pair;
+  pair.first = Linear(Tensor({{1, 2}, {3, 4}}), Tensor({1, 1}));
+  const graph::Graph graph = trace(pair, TensorLayout(DType::float32, {"n", 2}, driver::CPU()));
+  EXPECT_THAT(graph.module().to_string(), HasSubstr("first.weight"));
+  const auto doubled = [](const std::string&, const Tensor& old) { return old * 2; };
+  const Pair copy = map_parameters(pair, doubled);
+  EXPECT_THAT(floats(copy.first.weight), ElementsAre(2, 4, 6, 8));
+  EXPECT_THAT(floats(pair.first.weight), ElementsAre(1, 2, 3, 4));
+  pair.second = std::make_shared<Linear>(pair.first);
+  EXPECT_THAT([&] { map_parameters(pair, doubled); },
+              ThrowsMessage<TypeError>(HasSubstr("'second' is held by a shared pointer")));
+}
+
 TEST(Subgraphs, AreRecordedOnceForEachSetOfStatics) {
   int calls = 0;
   const auto layer = as_subgraph(

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "kiln/engine/inference_session.h"
+#include "kiln/experimental/compilation.h"
 #include "kiln/experimental/functional.h"
+#include "kiln/experimental/random.h"
 #include "kiln/graph/graph.h"
 #include "kiln/support/error.h"
 #include "tests/experimental/tensors.h"
@@ -198,6 +200,47 @@ TEST(Functional, OptionsTellCallsApart) {
   EXPECT_TRUE(usable(graph::ops::PadOptions{}));
   EXPECT_TRUE(usable(graph::ops::IrfftOptions{}));
   EXPECT_TRUE(usable(graph::ops::AvgPool2dOptions{}));
+}
+
+TEST(Functional, MakesTensors) {
+  const TensorOptions ints{.dtype = DType::int32};
+  const Tensor like = F::zeros({2}, ints);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(floats(F::full({2}, 3)), ElementsAre(3, 3));
+    EXPECT_THAT(floats(F::constant({1, 2})), ElementsAre(1, 2));
+    EXPECT_EQ(F::ones_like(like).dtype(), DType::int32);
+    EXPECT_THAT(floats(F::full_like(TensorLayout(DType::float32, {1}, driver::CPU()), 4)),
+                ElementsAre(4));
+    EXPECT_THAT(floats(F::arange(3)), ElementsAre(0, 1, 2));
+    EXPECT_THAT(floats(F::arange(3, 0, -1)), ElementsAre(3, 2, 1));
+    EXPECT_THAT(floats(F::range(1, 7, 2)), ElementsAre(1, 3, 5));
+    EXPECT_THAT(floats(F::range(Tensor(1), Tensor(3), Tensor(1), {}, {.out_dim = 2})),
+                ElementsAre(1, 2));
+    EXPECT_THAT(floats(F::hann_window(4)), ElementsAre(0, 0.5, 1, 0.5));
+    EXPECT_THAT(floats(F::hann_window(3, false)), ElementsAre(0, 1, 0));
+    EXPECT_THAT(floats(F::cast(F::shape_to_tensor({2, 5}), DType::float32)), ElementsAre(2, 5));
+    const Tensor counts({2, 0, 1}, {.dtype = DType::int64});
+    EXPECT_THAT(floats(F::repeat_interleave(Tensor({1, 2, 3}), counts, 0, graph::Dim(3))),
+                ElementsAre(1, 1, 3));
+    EXPECT_THAT(floats(F::broadcast_to(Tensor({1}), F::shape_to_tensor({2}), graph::Shape{2})),
+                ElementsAre(1, 1));
+    EXPECT_THAT(floats(F::clamp(Tensor({1, 5}), 2, 3)), ElementsAre(2, 3));
+    EXPECT_THAT(floats(F::elementwise_max(Tensor({1, 5}), 2)), ElementsAre(2, 5));
+    random::set_seed(3);
+    const Tensor drawn = F::uniform({4}, Tensor(-2), 3);
+    random::set_seed(3);
+    EXPECT_THAT(floats(F::uniform_like(drawn, -2, Tensor(3))), testing::Eq(floats(drawn)));
+  }
+}
+
+TEST(Functional, FailuresNameTheCallersLine) {
+  const auto fails = [](const auto& function) {
+    const auto run = compile(function)(TensorLayout(DType::float32, {"n"}, driver::CPU()));
+    return [run] { run(Tensor({1, 2})); };
+  };
+  const auto here = ThrowsMessage<ValueError>(HasSubstr("tensor_test.cpp"));
+  EXPECT_THAT(fails([](Tensor x) { return F::rebind(x, {3}); }), here);
+  EXPECT_THAT(fails([](Tensor x) { return F::sin(F::rebind(F::exp(x), {3})); }), here);
 }
 
 TEST(Functional, BoundsSlicesAndStores) {

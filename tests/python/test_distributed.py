@@ -563,7 +563,17 @@ def test_stores_that_cannot_be():
         x[0:2] = Tensor([[1, 2], [3, 4]])
     F.buffer_store(x, Tensor.from_dlpack(array(4, 6, seed=9)))
     np.testing.assert_array_equal(x.to_numpy(), array(4, 6, seed=9))
+    at = Tensor(2, dtype=DType.int64)
+    for key in (at, (slice(None), at), (slice(at, None), 0)):
+        with pytest.raises(ValueError) as error:
+            x[key] = Tensor(1.0)
+        assert str(error.value) == (
+            f"Cannot call 'buffer_store_slice' on a sharded tensor distributed over {x.mapping!r}. Use per-shard "
+            "access or transfer_to first."
+        )
     single = Tensor.zeros([4, 6])
+    with pytest.raises(ValueError, match="Cannot call 'buffer_store_slice' on a sharded tensor distributed over"):
+        single[at] = x[:2]
     single[...] = x
     np.testing.assert_array_equal(single.to_numpy(), x.to_numpy())
 
@@ -665,6 +675,61 @@ def test_symbolic_sizes_are_split_and_gathered():
         assert c.placements == (Sharded(0),)
     with pytest.raises(ShardingError, match=r"The dim n \+ 1 cannot be sharded"):
         compile(lambda x: x)(TensorLayout(F32, [Tensor([1]).shape[0] + "n", 4], rows))
+
+
+def test_split_symbols_are_sizes_of_the_graph():
+    rows, both = mapped(TP2, Sharded(0)), mapped(mesh_of(dp=2, tp=2), Sharded(0), Sharded(0))
+    plain = TensorLayout(F32, ["n"], CPU())
+
+    def counted(x, y):
+        n = x.shape[0]
+        positions = F.arange(n, dtype=F32)
+        grid = y.reshape([n, -1]) + F.broadcast_to(positions.reshape([n, 1]), [n, 3])
+        tall = F.reshape(x, [n, -1, 2])
+        inner = as_subgraph(lambda v: v * F.arange(v.shape[0], dtype=F32).reshape([-1, 1]))
+        return positions, grid, tall, x * F.broadcast_to(positions.reshape([n, 1]), x.shape), inner(x)
+
+    for mapping in (rows, both, mapped(TP2, Replicated())):
+        run = compile(counted)(TensorLayout(F32, ["n", 4], mapping), TensorLayout(F32, ["n", 3], CPU()))
+        for n in (3, 4, 7):
+            x, y, i = array(n, 4), array(n, 3), np.arange(n, dtype=np.float32)[:, None]
+            results = run(Tensor(x).to(mapping), Tensor(y))
+            for made, wanted in zip(results, [i[:, 0], y + i, x.reshape(n, 2, 2), x * i, x * i], strict=True):
+                np.testing.assert_array_equal(made.to_numpy(), wanted)
+        with pytest.raises(ValueError, match="symbolic dimension 'n' for argument 1 does not match prior uses"):
+            run(Tensor(array(4, 4)).to(mapping), Tensor(array(5, 3)))
+    # Of a size that only another argument has, too.
+    run = compile(lambda x, y: F.broadcast_to(F.unsqueeze(x, 0), [y.shape[0], *x.shape]))(
+        TensorLayout(F32, ["n"], rows), TensorLayout(F32, ["m"], CPU()))
+    made = run(Tensor(array(3)).to(rows), Tensor(array(2)))
+    np.testing.assert_array_equal(made.to_numpy(), np.stack([array(3)] * 2))
+    assert stage(lambda x: x + 1)(plain).graph  # nothing to define
+
+
+def test_names_of_parts_mean_one_thing():
+    narrow, wide = mapped(mesh_of(tp=2), Sharded(0)), mapped(mesh_of(tp=4), Sharded(0))
+    one, other = TensorLayout(F32, ["n"], narrow), TensorLayout(F32, ["n"], wide)
+    with pytest.raises(ValueError) as error:
+        compile(lambda x, y: (x, y))(one, y=other)
+    assert str(error.value) == (
+        "argument y: 'n_tp_0' is the name of a size here (n, part 0 of 4 along 'tp') and of another one in argument 0 "
+        "(n, part 0 of 2 along 'tp'). Give the mesh axis or the symbol another name."
+    )
+    with pytest.raises(ValueError, match=r"argument 1: 'n_tp_1' is the name of a size here \(n_tp_1\) and of another"):
+        stage(lambda x, y: (x, y))(one, TensorLayout(F32, ["n_tp_1"], CPU()))
+    run = compile(lambda x, y: (x + 1, y + 1))(one, TensorLayout(F32, ["n"], mapped(mesh_of(wide=4), Sharded(0))))
+    x = Tensor(array(5))
+    for made in run(x.to(narrow), x.to(mapped(mesh_of(wide=4), Sharded(0)))):
+        np.testing.assert_array_equal(made.to_numpy(), array(5) + 1)
+
+
+def test_moves_name_the_line_of_the_op():
+    rows, wide = mapped(TP2, Sharded(0)), mapped(mesh_of(tp=4), Sharded(0))
+    for move in (lambda x: x.to(wide), lambda x: F.transfer_to(x, wide), lambda x: x.to(wide.mesh).to(wide)):
+        run = compile(move)(TensorLayout(F32, ["n"], rows))
+        with pytest.raises(ValueError, match="The part of a tensor of shape .* that device 0 of DeviceMesh") as error:
+            run(Tensor(array(5)).to(rows))
+        assert "test_distributed.py" in str(error.value) and ".cpp" not in str(error.value)
 
 
 def test_call_errors():

@@ -9,7 +9,7 @@ from kiln.driver import CPU
 from kiln.dtype import DType
 from kiln.experimental import functional as F
 from kiln.experimental import random
-from kiln.experimental.compilation import compile
+from kiln.experimental.compilation import as_subgraph, compile
 from kiln.experimental.sharding import DeviceMapping, DeviceMesh, Replicated, Sharded, TensorLayout
 from kiln.experimental.tensor import Tensor
 from kiln.graph import ops
@@ -90,6 +90,76 @@ def test_graphs_have_seeds_of_their_own():
     for seed in (1, 2**63):
         made = run(Tensor([1, 1, 1]), Tensor([seed], dtype=DType.uint64))
         np.testing.assert_array_equal(made.to_numpy(), words(seed, 3))
+
+
+def test_subgraphs_draw_from_the_seed_around_them():
+    def dropped(x):
+        x = x * F.uniform([3])
+        return x + F.cond(x[0] > -1, [x.type], lambda: [F.uniform([3])], lambda: [x])[0]
+
+    drops = as_subgraph(dropped)
+    deeper = as_subgraph(lambda x: drops(x) + F.uniform([3]))
+
+    def called(x, seed):
+        ops.random.set_seed(seed)
+        y = drops(x)
+        z = F.uniform([3])
+        own = as_subgraph(lambda v: [random.set_seed(50), v * F.uniform([3])][1])(x)
+        return y, z, drops(x), own, deeper(x), F.uniform([3])
+
+    layouts = TensorLayout(F32, [3], CPU()), TensorLayout(DType.uint64, [1], CPU())
+    x = np.ones(3, np.float32)
+    a, b, c, d, e, f, g, h, i = (words(7 + i, 3) for i in range(9))
+    expected = [a + b, c, d + e, words(50, 3), f + g + h, i]
+    for allowed in (True, False):
+        run = compile(called, allow_subgraphs=allowed)(*layouts)
+        results = run(Tensor(x), Tensor([7], dtype=DType.uint64))
+        if not allowed:  # the seed that an inlined function sets is that of the graph
+            a, b, c, d, e, f = (words(51 + i, 3) for i in range(6))
+            expected[2:] = [a + b, words(50, 3), c + d + e, f]
+        for made, wanted in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(made.to_numpy(), wanted)
+    random.set_seed(7)
+    np.testing.assert_array_equal(drops(Tensor(x)).to_numpy(), words(7, 3) + words(8, 3))
+    with pytest.raises(RuntimeError, match="No seed set! Set with `ops.random.set_seed`."):
+        compile(lambda x: drops(x))(layouts[0])
+
+
+def test_tensors_as_parameters():
+    low, high = Tensor(-2.0), Tensor(3.0, dtype=DType.float64)
+    for place in (CPU(), DeviceMapping(DeviceMesh([CPU()] * 2, (2,), ("x",)), [Sharded(0)])):
+        for bounds in ((low, high), (-2, high), (low, 3), (np.float32(-2), np.array(3.0))):
+            random.set_seed(5)
+            made = F.uniform([4], bounds, device=place)
+            np.testing.assert_allclose(made.to_numpy(), words(5, 4) * 5 - 2, rtol=1e-6)
+    random.set_seed(5)
+    plain = F.normal([4], -2, 3).to_numpy()
+    for mean, std in ((low, high), (-2, high), (low, 3)):
+        random.set_seed(5)
+        np.testing.assert_array_equal(F.normal([4], mean, std).to_numpy(), plain)
+        random.set_seed(5)
+        np.testing.assert_array_equal(F.normal_like(Tensor.zeros([4]), mean, std).to_numpy(), plain)
+    mesh = DeviceMesh([CPU()] * 2, (2,), ("x",))
+    random.set_seed(5)
+    np.testing.assert_array_equal(F.normal([4], low.to(mesh), high.to(mesh)).to_numpy(), plain)
+
+    def drawn(low, high):
+        random.set_seed(5)
+        return F.uniform([4], (low, high)), F.uniform([4], range=(ops.constant(-2, F32, CPU()), high))
+
+    scalar = TensorLayout(F32, [], CPU())
+    run = compile(drawn)(scalar, scalar)
+    made, again = run(low, Tensor(3.0))
+    np.testing.assert_allclose(made.to_numpy(), words(5, 4) * 5 - 2, rtol=1e-6)
+    np.testing.assert_allclose(again.to_numpy(), words(6, 4) * 5 - 2, rtol=1e-6)
+    with pytest.raises(ValueError, match="Expected a scalar value"):
+        F.uniform([4], (Tensor([1]), 2))
+    with pytest.raises(ValueError, match="random.uniform: the lower bound is above the upper bound"):
+        F.uniform([4], (high, low))
+    with pytest.raises(ValueError, match="random.normal: std must be positive"):
+        F.normal([4], std=low)
+    with pytest.raises(ValueError, match="random.uniform: the lower bound is above the upper bound"):
+        run(Tensor(3.0), low)
 
 
 def test_errors():

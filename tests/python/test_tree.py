@@ -315,6 +315,46 @@ def test_update_refuses_before_it_writes():
     assert linear.weight == [6, 7]
 
 
+def test_update_replaces_frozen_dataclasses():
+    @tree.dataclass(frozen=True)
+    class Scale:
+        gain: float
+        more: object = None
+
+        def __post_init__(self):
+            made.append(self)
+
+    @dataclasses.dataclass(frozen=True)
+    class Bare:  # a node by its own method
+        gain: float
+        doubled: float = dataclasses.field(init=False, default=0.0)
+
+        def __tree_flatten__(self):
+            return {"gain": self.gain, "doubled": self.doubled}, None
+
+    made = []
+    inner, bare = Scale(1.0), Bare(2.0)
+    outer = Scale(3.0, [inner, bare])
+    value = {"a": outer, "b": inner}
+    made.clear()
+    tree.update(value, {"a.gain": 4.0, "a.more.0.gain": 5.0, "a.more.1.gain": 6.0})
+    assert value["a"] == Scale(4.0, [Scale(5.0), Bare(6.0)]) and value["b"] is inner
+    assert (inner.gain, bare.gain, outer.gain) == (1.0, 2.0, 3.0)
+    held = Scale(1.0, Scale(2.0, Scale(3.0)))
+    value, made[:] = [held], []
+    tree.update(value, {"0.gain": 4.0, "0.more.gain": 5.0, "0.more.more.gain": 6.0})
+    assert value == [Scale(4.0, Scale(5.0, Scale(6.0)))]
+    assert held == Scale(1.0, Scale(2.0, Scale(3.0)))
+    # A list in a frozen class is written in place; what nothing can hold anew is refused before a write.
+    held = Scale(1.0, [2.0])
+    tree.update(held, {"more.0": 3.0})
+    assert held == Scale(1.0, [3.0])
+    for fixed, path in ((held, "gain"), ((held,), "0.gain"), ([bare], "0.doubled")):
+        with pytest.raises(ValueError, match="lie in no list or dict and are no attributes that can be set"):
+            tree.update(fixed, {path: 7.0})
+    assert held == Scale(1.0, [3.0]) and bare == Bare(2.0)
+
+
 def test_classes_without_a_way_back():
     class OneWay:
         def __tree_flatten__(self):

@@ -4,6 +4,7 @@
 #include "kiln/graph/infer.h"
 #include "kiln/graph/location.h"
 #include "kiln/graph/op_info.h"
+#include "kiln/graph/ops/random.h"
 #include "kiln/graph/promotion.h"
 #include "kiln/graph/symbols.h"
 #include "kiln/graph/weight.h"
@@ -344,6 +345,9 @@ std::vector<Value> call(const Graph& callee, const std::vector<Value>& args,
   for (DeviceRef device : target->chain_devices) {
     operands.push_back(d::chain_of(device));
     types.push_back(ChainType{});
+  }
+  if (target->caller_seed) {
+    operands.push_back(random::detail::take_seed(DeviceRef::CPU(), target->caller_draws));
   }
   ir::Op* op = d::add_op(OpKind::call, operands,
                          {{"callee", target->graph->name}, {"prefix", options.prefix}}, types);

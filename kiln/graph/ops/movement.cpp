@@ -276,8 +276,11 @@ TensorValue masked_scatter(Like input, Like mask, Like updates, const Dim& out_d
   const Shape shape = x.shape();
   m = broadcast_to(m, shape);
   if (shape.empty()) x = reshape(x, {1}), m = reshape(m, {1});
-  u = rebind(flatten(u), {out_dim},
-             {.message = "masked_scatter: out_dim is not the number of updates"});
+  u = flatten(u);
+  if (const Dim count = u.shape()[0]; count.is_static() && out_dim.is_static() && count != out_dim)
+    throw ValueError(format("masked_scatter: out_dim is {} but there are {} updates",
+                            out_dim.to_string(), count.to_string()));
+  u = detail::rebind_vector(u, out_dim, "masked_scatter: out_dim is {0} but there are {1} updates");
   return reshape(scatter_nd(x, u, positions(m, out_dim, "masked_scatter")), shape);
 }
 

@@ -24,19 +24,15 @@ TensorValue seed_constant(std::uint64_t seed, DeviceRef device) {
   return ops::detail::constant_of({1}, DType::uint64, std::move(bytes), device);
 }
 
-/// The seed for one more op.
-TensorValue next_seed(DeviceRef device) {
-  auto& graph = *d::current_graph();
-  const auto found = std::find_if(graph.seeds.rbegin(), graph.seeds.rend(),
-                                  [](const d::RandomSeed& seed) { return seed.is_set(); });
-  if (found == graph.seeds.rend())
-    throw RuntimeError("No seed set! Set with `ops.random.set_seed`.");
-  d::RandomSeed& seed = *found;
-  const std::uint64_t draw = seed.draws++;
-  if (seed.number) return seed_constant(*seed.number + draw, device);
-  TensorValue value(graph.handle(seed.value));
-  if (draw > 0) value = add(value, seed_constant(draw, value.device()));
-  return transfer_to(value, device);
+/// The seed that each call of a subgraph passes, as a hidden input behind all others.
+d::RandomSeed& seed_of_caller(d::GraphState& graph) {
+  if (!graph.caller_seed) {
+    graph.caller_seed = d::add_argument(*graph.graph, SeedType(DeviceRef::CPU()));
+    graph.caller_draws = 0;
+  }
+  if (graph.seeds.empty()) graph.seeds.resize(1);
+  graph.seeds.front() = {.value = graph.caller_seed};
+  return graph.seeds.front();
 }
 
 /// A bound or parameter as a scalar of `dtype` on `device`.
@@ -61,11 +57,27 @@ TensorValue draw(OpKind kind, const TensorType& like, const TensorValueLike& fir
                  const TensorValueLike& second, DType parameters) {
   const TensorValue a = scalar_operand(first, parameters, like.device);
   const TensorValue b = scalar_operand(second, parameters, like.device);
-  return d::add_tensor_op(kind, {next_seed(like.device), a, b},
+  return d::add_tensor_op(kind, {detail::take_seed(like.device), a, b},
                           {{"shape", like.shape}, {"dtype", like.dtype}});
 }
 
 }  // namespace
+
+TensorValue detail::take_seed(DeviceRef device, std::uint64_t draws) {
+  auto& graph = *d::current_graph();
+  const auto found = std::find_if(graph.seeds.rbegin(), graph.seeds.rend(),
+                                  [](const d::RandomSeed& seed) { return seed.is_set(); });
+  if (found == graph.seeds.rend() && !graph.graph->is_subgraph)
+    throw RuntimeError("No seed set! Set with `ops.random.set_seed`.");
+  d::RandomSeed& seed = found == graph.seeds.rend() ? seed_of_caller(graph) : *found;
+  const std::uint64_t before = seed.draws;
+  seed.draws += draws;
+  if (seed.value && seed.value == graph.caller_seed) graph.caller_draws = seed.draws;
+  if (seed.number) return seed_constant(*seed.number + before, device);
+  TensorValue value(graph.handle(seed.value));
+  if (before > 0) value = add(value, seed_constant(before, value.device()));
+  return transfer_to(value, device);
+}
 
 TensorType SeedType(DeviceRef device) { return TensorType(DType::uint64, {1}, device); }
 

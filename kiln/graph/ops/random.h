@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "kiln/graph/value.h"
 
 namespace kiln::graph::ops::random {
@@ -8,7 +10,7 @@ namespace kiln::graph::ops::random {
 // 1, 2, 3", SC 2011) with the seed as key and the element's number as counter, so they are the same
 // on every device. Each op uses the current seed s of the graph and leaves s + 1. A seed that is
 // set inside a region of control flow ends with it; a loop draws the same numbers in each
-// iteration.
+// iteration. A subgraph that sets none draws from the seed of the graph that calls it.
 
 /// The type of a seed that is passed at each execution: uint64, one element.
 TensorType SeedType(DeviceRef device);  // NOLINT: named like the types
@@ -41,5 +43,10 @@ TensorValue normal(const TensorType& like, const NormalOptions& options = {},
 /// `normal`.
 TensorValue gaussian(const TensorType& like, const NormalOptions& options = {},
                      Location location = Location::current());
+
+namespace detail {
+/// The current seed of the current graph, uint64 [1], which `draws` ops use.
+TensorValue take_seed(DeviceRef device, std::uint64_t draws = 1);
+}  // namespace detail
 
 }  // namespace kiln::graph::ops::random

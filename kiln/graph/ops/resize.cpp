@@ -90,6 +90,21 @@ void check_size(std::string_view op, const Shape& from, const Shape& to) {
   }
 }
 
+/// `x`, whose symbolic axes are checked at run as `check_size` checks others.
+TensorValue with_checked_size(std::string_view op, TensorValue x, const Shape& to) {
+  // 0 for no elements, 1 for any number of them.
+  const auto has_any = [](const Dim& dim) { return (dim * 2).floor_div(dim + 1); };
+  const Shape from = x.shape();
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if (from[i] != to[i] && !(from[i].is_static() && to[i].is_static()))
+      x = detail::checked(
+          x, {.sentence = format("{}: axis {} has size {{0}} and cannot become {{1}}.", op, i),
+              .given = {has_any(from[i])},
+              .expected = {has_any(to[i])},
+              .shown = {from[i], to[i]}});
+  return x;
+}
+
 Taps linear_taps(const Axis& axis, int mode, bool antialias) {
   const TensorValue centre = add(axis.coordinates(mode), 0.5);
   // Without antialias, or where the axis grows, a filter is two elements wide.
@@ -164,6 +179,7 @@ TensorValue resize_nearest(const TensorValueLike& input, const Shape& size,
   const Shape from = x.shape();
   check_size("resize_nearest", from, size);
   if (const auto empty = empty_result(x, size)) return *empty;
+  x = with_checked_size("resize_nearest", x, size);
   for (std::size_t i = 0; i < size.size(); ++i) {
     if (from[i] == size[i]) continue;
     const Axis axis(i, from[i], size[i], x.device());
@@ -186,7 +202,7 @@ TensorValue resize_linear(const TensorValueLike& input, const Shape& size,
   check_dtype("resize_linear", DTypeFamily::floating, x.dtype());
   check_size("resize_linear", x.shape(), size);
   if (const auto empty = empty_result(x, size)) return *empty;
-  return resize_by(x, size, [&](const Axis& axis) {
+  return resize_by(with_checked_size("resize_linear", x, size), size, [&](const Axis& axis) {
     return linear_taps(axis, options.coordinate_transform_mode, options.antialias);
   });
 }
@@ -207,7 +223,7 @@ TensorValue resize_bicubic(const TensorValueLike& input, const Shape& size) {
                from.repr(), size.repr()));
   check_size("resize_bicubic", from, size);
   if (const auto empty = empty_result(x, size)) return *empty;
-  return resize_by(x, size, cubic_taps);
+  return resize_by(with_checked_size("resize_bicubic", x, size), size, cubic_taps);
 }
 
 TensorValue resize(const TensorValueLike& input, const Shape& shape,

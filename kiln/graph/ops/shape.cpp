@@ -99,6 +99,24 @@ TensorValue rebind(const TensorValueLike& x, const Shape& shape, const RebindOpt
   return add_tensor_op(OpKind::rebind, {value}, std::move(attributes));
 }
 
+TensorValue detail::checked(const TensorValue& x, const SizeCheck& check) {
+  return add_tensor_op(OpKind::rebind, {x},
+                       {{"shape", x.shape()},
+                        {"message", std::string()},
+                        {"sentence", check.sentence},
+                        {"given", check.given},
+                        {"expected", check.expected},
+                        {"shown", check.shown}});
+}
+
+TensorValue detail::rebind_vector(const TensorValue& x, const Dim& size,
+                                  const std::string& sentence) {
+  check_definitions({size});
+  return add_tensor_op(
+      OpKind::rebind, {x},
+      {{"shape", Shape{size}}, {"message", std::string()}, {"sentence", sentence}});
+}
+
 TensorValue broadcast_to(const TensorValueLike& x, const Shape& shape) {
   LocationScope at(x.location());
   return add_tensor_op(OpKind::broadcast_to, {strong(x)}, {{"shape", shape}});

@@ -24,6 +24,19 @@ struct RebindOptions {
 /// Asserts at run that `x` has `shape` and goes on with the new dims.
 TensorValue rebind(const TensorValueLike& x, const Shape& shape, const RebindOptions& options = {});
 
+namespace detail {
+/// What an op that is made of others asks of sizes: a failure at run has its own sentence.
+struct SizeCheck {
+  std::string sentence;  // {0}, {1}, … are the numbers of `shown`
+  Shape given, expected;
+  Shape shown;
+};
+/// `x`, once each size of `given` is that of `expected`.
+TensorValue checked(const TensorValue& x, const SizeCheck& check);
+/// `rebind` of a vector to one size; `sentence` has that as {0} and the vector's as {1}.
+TensorValue rebind_vector(const TensorValue& x, const Dim& size, const std::string& sentence);
+}  // namespace detail
+
 /// NumPy broadcasting to the shape.
 TensorValue broadcast_to(const TensorValueLike& x, const Shape& shape);
 /// To a shape that is a CPU int64 vector; `out_dims` name the result's dims, compared at run.

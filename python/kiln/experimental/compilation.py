@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from kiln import tree
-from kiln._core.experimental import _fast_call, _is_made_from, default_session
+from kiln._core.experimental import _check_part_names, _fast_call, _is_made_from, default_session
 from kiln.driver import Buffer, Device, DLPackArray
 from kiln.dtype import DType
 from kiln.engine import CompiledModel, InferenceSession, Model, read
@@ -136,6 +136,7 @@ def stage(
                 f"signal_buffer_index is {signal_buffer_index}, but must be between 0 and the {len(in_layouts)} inputs "
                 "of the graph."
             )
+        _check_part_names(in_layouts, routes_of(in_tree))
         graph = Graph(
             name_of(fn, name),
             input_types=[type for layout in in_layouts for type in layout.local_types],

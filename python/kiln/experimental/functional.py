@@ -24,8 +24,8 @@ from kiln._core.experimental import (
     _Lazy,
     _set_default_executor,
     defaults,
-    in_graph_context,
 )
+from kiln._core.experimental import in_graph_context as _in_graph_context
 from kiln._core.experimental import functional as _functions
 from kiln._core.experimental.functional import *  # noqa: F403
 from kiln.driver import Device
@@ -33,7 +33,7 @@ from kiln.dtype import DType
 from kiln.experimental.random import gaussian, gaussian_like, normal, normal_like, uniform, uniform_like
 from kiln.experimental.sharding import DeviceMapping, DeviceMesh, TensorLayout, as_layout
 from kiln.experimental.tensor import Tensor
-from kiln.graph import DeviceRef, TensorType, Type, Value
+from kiln.graph import DeviceRef, Dim, TensorType, Type, Value
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,6 +60,11 @@ def functional(function: Callable[P, R]) -> Callable[P, R]:
         return results
 
     return call
+
+
+def in_graph_context() -> bool:
+    """Whether a graph is being built, whose values nobody has while it is."""
+    return _in_graph_context()
 
 
 def lazy() -> AbstractContextManager[None]:
@@ -236,9 +241,57 @@ def transfer_to(t: Any, target: Device | DeviceRef | DeviceMesh | DeviceMapping)
     return _lifted.transfer_to(t, target)
 
 
-full, full_like = Tensor.full, Tensor.full_like
-zeros, zeros_like = Tensor.zeros, Tensor.zeros_like
-ones, ones_like = Tensor.ones, Tensor.ones_like
+def allgather(t: Tensor, tensor_axis: int = 0, mesh_axis: str | int = 0) -> Tensor:
+    """From Sharded along `tensor_axis` to copies, over one axis of the tensor's mesh. Another placement there:
+    ShardingError."""
+    return _lifted.allgather(t, tensor_axis, mesh_axis)
+
+
+def allreduce_sum(t: Tensor, mesh_axis: str | int = 0) -> Tensor:
+    """From Partial to copies, over one axis of the tensor's mesh. Another placement there: ShardingError."""
+    return _lifted.allreduce_sum(t, mesh_axis)
+
+
+def reduce_scatter(t: Tensor, scatter_axis: int = 0, mesh_axis: str | int = 0) -> Tensor:
+    """From Partial to slices along `scatter_axis`, over one axis of the tensor's mesh. Another placement there:
+    ShardingError."""
+    return _lifted.reduce_scatter(t, scatter_axis, mesh_axis)
+
+
+Size = Iterable[Dim | int | str]
+Number = bool | int | float
+Place = Device | DeviceRef | DeviceMesh | DeviceMapping
+Like = Tensor | TensorType | TensorLayout
+
+
+def full(shape: Size, value: Number, *, dtype: DType | None = None, device: Place | None = None) -> Tensor:
+    """One number everywhere."""
+    return Tensor.full(shape, value, dtype=dtype, device=device)
+
+
+def zeros(shape: Size, *, dtype: DType | None = None, device: Place | None = None) -> Tensor:
+    """0 everywhere."""
+    return Tensor.zeros(shape, dtype=dtype, device=device)
+
+
+def ones(shape: Size, *, dtype: DType | None = None, device: Place | None = None) -> Tensor:
+    """1 everywhere."""
+    return Tensor.ones(shape, dtype=dtype, device=device)
+
+
+def full_like(like: Like, value: Number) -> Tensor:
+    """One number, with the type of a tensor or a type."""
+    return Tensor.full_like(like, value)
+
+
+def zeros_like(like: Like) -> Tensor:
+    """0, with the type of a tensor or a type."""
+    return Tensor.zeros_like(like)
+
+
+def ones_like(like: Like) -> Tensor:
+    """1, with the type of a tensor or a type."""
+    return Tensor.ones_like(like)
 
 
 def hann_window(

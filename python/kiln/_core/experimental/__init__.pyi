@@ -690,9 +690,9 @@ class _FunctionCall:
     def finish(self, results: Sequence[Tensor]) -> None:
         """Runs what was recorded and makes the results real."""
 
-def _uniform(shape: Iterable[kiln._core.graph.Dim | int | str], a: bool | int | float, b: bool | int | float, dtype: object | None, device: object | None) -> Tensor: ...
+def _uniform(shape: Iterable[kiln._core.graph.Dim | int | str], a: Tensor | bool | int | float, b: Tensor | bool | int | float, dtype: object | None, device: object | None) -> Tensor: ...
 
-def _gaussian(shape: Iterable[kiln._core.graph.Dim | int | str], a: bool | int | float, b: bool | int | float, dtype: object | None, device: object | None) -> Tensor: ...
+def _gaussian(shape: Iterable[kiln._core.graph.Dim | int | str], a: Tensor | bool | int | float, b: Tensor | bool | int | float, dtype: object | None, device: object | None) -> Tensor: ...
 
 def _set_seed(seed: bool | int | float) -> None: ...
 
@@ -701,6 +701,11 @@ class _FastCall:
         """
         The result, or NotImplemented for arguments that are not as they were staged.
         """
+
+def _check_part_names(layouts: object, routes: Sequence[str]) -> None:
+    """
+    Whether parts of split sizes have names that mean one thing in all arguments, else a ValueError.
+    """
 
 def _is_made_from(model: object, artifact: kiln._core.engine.CompiledModel) -> bool:
     """Whether the model runs the code of the artifact."""

@@ -27,9 +27,17 @@ class Function:
     @property
     def __wrapped__(self) -> object: ...
 
+    @property
+    def __signature__(self) -> object: ...
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def __repr__(self) -> str: ...
+
+class _OwnText:
+    """The text of a class, and of each of its objects its own."""
+
+    def __get__(self, object: object | None, owner: object | None = None) -> object: ...
 
 def add(lhs: kiln.graph.TensorValueLike, rhs: kiln.graph.TensorValueLike) -> kiln._core.experimental.Tensor:
     """The sum; operands promote and broadcast."""
