@@ -26,10 +26,12 @@ int attribute_of(const Function& function, Attribute attribute) {
   if (function.native == nullptr) return attribute == Attribute::MAX_THREADS_PER_BLOCK ? 1024 : 0;
   int value = 0;
   const cuda::ContextScope scope(module_of(function).device().context());
-  if (cuda::library().function_attribute(
-          &value, code, static_cast<cuda::NativeFunction>(function.native)) != cuda::kSuccess)
+  const cuda::Result result = cuda::library().function_attribute(
+      &value, code, static_cast<cuda::NativeFunction>(function.native));
+  if (result == cuda::kInvalidValue)
     throw ValueError(
         format("The driver does not know the function attribute {}.", to_string(attribute)));
+  cuda::check(result, "cuFuncGetAttribute", function.device.id());
   return value;
 }
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -338,6 +342,44 @@ def test_loaded_functions(ctx):
         ctx.enqueue_function(f, a, 5, grid_dim=1, block_dim=32)
     with pytest.raises(RuntimeError, match="bump"):
         ctx.load_function(function_name="jump", asm=PTX)
+
+
+FAULT = """
+import numpy as np
+from kiln.dtype import DType
+from kiln.gpu import DeviceContext
+ctx = DeviceContext()
+f = ctx.compile_function("wild", 'extern "C" __global__ void wild(float* p) { p[1L << 33] = 1; }')
+a = ctx.enqueue_create_buffer(DType.float32, 4)
+def attempt(call):
+    try:
+        call()
+    except RuntimeError as error:
+        print(str(error).replace(chr(10), " | "))
+    else:
+        print("no error")
+attempt(lambda: ctx.enqueue_function(f, a, grid_dim=1, block_dim=1))
+attempt(ctx.synchronize)
+attempt(lambda: ctx.enqueue_function(f, a, grid_dim=1, block_dim=1))
+"""
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_faults_of_kernels(sync):
+    if accelerator_count() == 0:
+        return  # faults are those of accelerators
+    environment = {**os.environ, "KILN_DEBUG": "device-sync-mode" if sync else ""}
+    result = subprocess.run([sys.executable, "-c", FAULT], env=environment, capture_output=True, text=True, timeout=120)
+    lines = [line for line in result.stdout.splitlines() if line]
+    assert len(lines) == 3, result.stdout + result.stderr
+    fault = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    hint = "To get more accurate error information, set KILN_DEBUG=device-sync-mode"
+    if sync:
+        assert re.match(r"<string>:\d+: ", lines[0]) and fault in lines[0] and hint not in lines[0]
+    else:
+        assert lines[0] == "no error"
+        assert re.match(r"<string>:\d+: ", lines[1]) and fault in lines[1] and hint in lines[1]
+    assert fault in lines[2] and "failed calling 'wild' on device cuda:0" in lines[2]
 
 
 def test_symmetric_pools():

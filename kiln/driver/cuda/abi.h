@@ -94,6 +94,8 @@ struct MulticastProperties {
 };
 
 inline constexpr Result kSuccess = 0;
+inline constexpr Result kInvalidValue = 1;
+inline constexpr Result kNotFound = 500;
 inline constexpr Result kNotReady = 600;
 
 // Attributes of devices.

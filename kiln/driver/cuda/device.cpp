@@ -198,9 +198,11 @@ std::pair<int, int> CudaDevice::priority_range() const {
 
 int CudaDevice::attribute(int which) const {
   int value = 0;
-  if (library().device_attribute(&value, which, number_) != kSuccess)
+  const Result result = library().device_attribute(&value, which, number_);
+  if (result == kInvalidValue)
     throw ValueError(
         format("The driver of Device(type=gpu,id={}) does not know attribute {}.", id_, which));
+  check(result, "cuDeviceGetAttribute", id_);
   return value;
 }
 

@@ -73,8 +73,10 @@ Module::~Module() {
 NativeFunction Module::find_function(const std::string& name) const {
   const ContextScope scope(device_.context());
   NativeFunction function = nullptr;
-  return library().module_function(&function, module_, name.c_str()) == kSuccess ? function
-                                                                                 : nullptr;
+  const Result result = library().module_function(&function, module_, name.c_str());
+  if (result == kNotFound) return nullptr;
+  check(result, "cuModuleGetFunction", device_.id());
+  return function;
 }
 
 std::optional<std::pair<DevicePointer, std::size_t>> Module::find_variable(
@@ -82,8 +84,9 @@ std::optional<std::pair<DevicePointer, std::size_t>> Module::find_variable(
   const ContextScope scope(device_.context());
   DevicePointer address = 0;
   std::size_t bytes = 0;
-  if (library().module_global(&address, &bytes, module_, name.c_str()) != kSuccess)
-    return std::nullopt;
+  const Result result = library().module_global(&address, &bytes, module_, name.c_str());
+  if (result == kNotFound) return std::nullopt;
+  check(result, "cuModuleGetGlobal", device_.id());
   return std::pair(address, bytes);
 }
 
