@@ -1,5 +1,8 @@
 #include "compiler/kernel_source/kernel_source.h"
 
+#include <llvm/Demangle/Demangle.h>
+#include <llvm/Object/ELFObjectFile.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -62,10 +65,12 @@ FrontendInput common_input(const runtime::KernelSource& source, const Arguments&
   input.source = &source;
   input.text = source.text;
   input.folders = options.folders;
-  input.language = {"-std=c++20",    "-fdeclspec",      "-fno-threadsafe-statics",
-                    "-nobuiltininc", "-nostdsysteminc", "-internal-isystem",
-                    kHeaderFolder,   "-ferror-limit",   "20"};
-  input.arguments = {"-O3", "-vectorize-loops", "-vectorize-slp", "-Werror=null-character"};
+  input.language = {"-std=c++20",        "-O3",
+                    "-fdeclspec",        "-fno-threadsafe-statics",
+                    "-nobuiltininc",     "-nostdsysteminc",
+                    "-internal-isystem", kHeaderFolder,
+                    "-ferror-limit",     "20"};
+  input.arguments = {"-vectorize-loops", "-vectorize-slp", "-Werror=null-character"};
   return input;
 }
 
@@ -142,6 +147,38 @@ void check_host(const runtime::KernelSource& source, const FrontendResult& resul
   throw_failed(source, result.diagnostics);
 }
 
+template <typename T>
+T take(llvm::Expected<T> value) {
+  if (value) return std::move(*value);
+  throw InternalError("A compiled kernel cannot be read back: " +
+                      llvm::toString(value.takeError()) + ". This is a defect of kiln.");
+}
+
+// The rules of link_image, in words of the source.
+void check_object(const runtime::KernelSource& source, llvm::StringRef object) {
+  const auto elf = take(llvm::object::ELF64LEFile::create(object));
+  const auto sections = take(elf.sections());
+  for (const auto& section : sections) {
+    if (section.sh_type != llvm::ELF::SHT_SYMTAB) continue;
+    const llvm::StringRef names = take(elf.getStringTableForSymtab(section));
+    for (const auto& symbol : take(elf.symbols(&section))) {
+      if (symbol.st_shndx != llvm::ELF::SHN_UNDEF || symbol.st_name == 0) continue;
+      const llvm::StringRef name = take(symbol.getName(names));
+      if (!may_call(name) && name != "_GLOBAL_OFFSET_TABLE_")
+        throw_failed(source,
+                     format("error: the kernel calls '{}', which the source does not define",
+                            llvm::demangle(name)));
+    }
+  }
+  for (const auto& section : sections)
+    if ((section.sh_flags & llvm::ELF::SHF_ALLOC) && (section.sh_flags & llvm::ELF::SHF_WRITE) &&
+        section.sh_size > 0 && !take(elf.getSectionName(section)).starts_with(".data.rel.ro"))
+      throw NotImplementedError(
+          format("kernel '{}' uses a variable that outlives its threads, which has no form on cpu; "
+                 "pass a buffer",
+                 source.name));
+}
+
 runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
                                          const Arguments& options) {
   const Isa isa = resolve_isa("");
@@ -185,7 +222,13 @@ runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
         source.name));
   compiled.may_wait = result.host_entry.may_wait;
   compiled.llvm_ir = std::move(result.llvm_ir);
+  if (source.keep_assembly) {
+    input.output = FrontendInput::Output::assembly;
+    const FrontendResult listing = run_frontend(input);
+    compiled.assembly.assign(listing.output.begin(), listing.output.end());
+  }
   const auto* begin = reinterpret_cast<const std::byte*>(result.output.data());
+  check_object(source, {result.output.data(), result.output.size()});
   const std::vector<std::byte> object(begin, begin + result.output.size());
   const std::string exported = runtime::kKernelRunName;
   compiled.image = link_image(std::span(&object, 1), std::span(&exported, 1));
