@@ -61,8 +61,8 @@ class FindKernels : public clang::ASTConsumer {
   explicit FindKernels(Run& run) : run_(run) {}
   void HandleTranslationUnit(clang::ASTContext& context) override {
     run_.result.kernels = find_kernels(context);
-    if (const Declaration* kernel = choose(run_.result.kernels, run_.input.source->name))
-      run_.result.symbol = kernel->symbol;
+    const auto named = find_named(run_.result.kernels, run_.input.source->name);
+    if (named.size() == 1) run_.result.symbol = named.front()->symbol;
   }
 
  private:

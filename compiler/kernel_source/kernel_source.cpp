@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 #include <string_view>
 
@@ -48,12 +49,25 @@ std::string target_name(const runtime::KernelSource& source) {
                             target_name(source), diagnostics));
 }
 
-[[noreturn]] void throw_not_found(const runtime::KernelSource& source,
-                                  const std::vector<Declaration>& kernels) {
-  std::string names;
-  for (const Declaration& kernel : kernels) names += (names.empty() ? "" : ", ") + kernel.name;
-  throw RuntimeError(format("kernel '{}' not found; the source defines: {}", source.name,
-                            names.empty() ? "no kernel" : names));
+// The kernel that the source's name means.
+const Declaration& choose(const runtime::KernelSource& source,
+                          const std::vector<Declaration>& kernels) {
+  const auto list = [](const auto& all, const auto& name_of) {
+    std::string names;
+    for (const auto& one : all) names += (names.empty() ? "" : ", ") + name_of(one);
+    return names;
+  };
+  const std::vector<const Declaration*> named = find_named(kernels, source.name);
+  if (named.empty())
+    throw RuntimeError(format("kernel '{}' not found; the source defines: {}", source.name,
+                              kernels.empty()
+                                  ? "no kernel"
+                                  : list(kernels, [](const Declaration& k) { return k.name; })));
+  if (named.size() > 1)
+    throw RuntimeError(
+        format("kernel '{}' is not unique; the source defines: {}", source.name,
+               list(named, [](const Declaration* k) { return llvm::demangle(k->symbol); })));
+  return *named.front();
 }
 
 void append(std::vector<std::string>& to, std::initializer_list<const char*> words) {
@@ -117,11 +131,10 @@ runtime::CompiledKernel compile_for_device(const runtime::KernelSource& source,
       break;
   }
   if (!result.succeeded) throw_failed(source, result.diagnostics);
-  const Declaration* kernel = choose(result.kernels, source.name);
-  if (!kernel) throw_not_found(source, result.kernels);
+  const Declaration& kernel = choose(source, result.kernels);
   runtime::CompiledKernel compiled;
-  compiled.symbol = kernel->symbol;
-  compiled.parameters = kernel->parameters;
+  compiled.symbol = kernel.symbol;
+  compiled.parameters = kernel.parameters;
   compiled.ptx.assign(result.output.begin(), result.output.end());
   compiled.llvm_ir = std::move(result.llvm_ir);
   return compiled;
@@ -134,7 +147,12 @@ std::string hint_of(const std::string& word) {
 }
 
 void check_host(const runtime::KernelSource& source, const FrontendResult& result) {
-  if (result.succeeded) return;
+  if (result.succeeded) {
+    for (const Declaration& kernel : result.kernels)
+      if (kernel.returns_value)
+        throw_failed(source, format("error: kernel '{}' must have void return type", kernel.name));
+    return;
+  }
   for (const std::string& word : result.gpu_words) {
     // A source may give one of these names a meaning of its own: then nothing is said about it.
     const std::string quoted = "'" + word + "'";
@@ -179,6 +197,22 @@ void check_object(const runtime::KernelSource& source, llvm::StringRef object) {
                  source.name));
 }
 
+bool is_qualified_name(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == ':';
+  });
+}
+
+// The function that runs the threads of a kernel.
+std::string host_entry_text(const std::string& kernel) {
+  return format(
+      "\n\nextern \"C\" __attribute__((visibility(\"default\"))) void {}("
+      "::kiln::gpu::__kiln_block* block, const void* const* arguments, unsigned begin, "
+      "unsigned end) {{ ::kiln::gpu::__kiln_entry<&::{}, decltype(&::{})>::start(block, arguments, "
+      "begin, end); }}\n",
+      runtime::kKernelRunName, kernel, kernel);
+}
+
 runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
                                          const Arguments& options) {
   const Isa isa = resolve_isa("");
@@ -196,25 +230,28 @@ runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
   }
   finish_arguments(input, options);
 
-  // The first run finds the kernel, so that the second can name it.
-  input.output = FrontendInput::Output::nothing;
-  FrontendResult result = run_frontend(input);
+  FrontendInput whole = input;
+  whole.output = FrontendInput::Output::object;
+  FrontendResult result;
+  // Most kernels are called as they are written, and no error is in the way.
+  const auto is_done = [&] {
+    if (!is_qualified_name(source.name)) return false;
+    whole.text = input.text + host_entry_text(source.name);
+    result = run_frontend(whole);
+    const auto named = find_named(result.kernels, source.name);
+    return result.succeeded && named.size() == 1 && named.front()->qualified_name == source.name;
+  };
+  if (!is_done()) {
+    // A run that only reads the source finds the kernel, or says what is wrong.
+    result = run_frontend(input);
+    check_host(source, result);
+    whole.text = input.text + host_entry_text(choose(source, result.kernels).qualified_name);
+    result = run_frontend(whole);
+  }
   check_host(source, result);
-  const Declaration* kernel = choose(result.kernels, source.name);
-  if (!kernel) throw_not_found(source, result.kernels);
   runtime::CompiledKernel compiled;
-  compiled.symbol = kernel->symbol;
-  compiled.parameters = kernel->parameters;
-
-  input.text += format(
-      "\nextern \"C\" __attribute__((visibility(\"default\"))) void {}("
-      "::kiln::gpu::__kiln_block* block, const void* const* arguments, unsigned begin, "
-      "unsigned end) {{ ::kiln::gpu::__kiln_entry<&::{}, decltype(&::{})>::start(block, arguments, "
-      "begin, end); }}\n",
-      runtime::kKernelRunName, kernel->qualified_name, kernel->qualified_name);
-  input.output = FrontendInput::Output::object;
-  result = run_frontend(input);
-  check_host(source, result);
+  compiled.symbol = choose(source, result.kernels).symbol;
+  compiled.parameters = choose(source, result.kernels).parameters;
   if (!result.host_entry.recursive.empty())
     throw NotImplementedError(format(
         "kernel '{}' uses the index of a thread, a barrier or shared memory in a function that "
@@ -223,8 +260,8 @@ runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
   compiled.may_wait = result.host_entry.may_wait;
   compiled.llvm_ir = std::move(result.llvm_ir);
   if (source.keep_assembly) {
-    input.output = FrontendInput::Output::assembly;
-    const FrontendResult listing = run_frontend(input);
+    whole.output = FrontendInput::Output::assembly;
+    const FrontendResult listing = run_frontend(whole);
     compiled.assembly.assign(listing.output.begin(), listing.output.end());
   }
   const auto* begin = reinterpret_cast<const std::byte*>(result.output.data());

@@ -111,6 +111,19 @@ __global__ void h(int* out) { *out = 4; }
   }
 }
 
+TEST(KernelSource, WantsOneKernel) {
+  const std::string text =
+      "namespace a { __global__ void f(int*) {} }\nnamespace b { __global__ void f(int*) {} }\n";
+  for (const char* architecture : {"sm_90", ""}) {
+    EXPECT_EQ(failure("f", text, architecture),
+              "kernel 'f' is not unique; the source defines: a::f(int*), b::f(int*)");
+    EXPECT_EQ(failure("b::f", text, architecture), "no error");
+    EXPECT_EQ(failure("f", "", architecture),
+              "kernel 'f' not found; the source defines: no kernel");
+  }
+  EXPECT_THAT(failure("f", "__global__ int f() { return 1; }", ""), HasSubstr("void return type"));
+}
+
 TEST(KernelSource, SaysWhatIsWrong) {
   const std::string bad = "extern \"C\" __global__ void scale(float* out) {\n  out[0] = x;\n}\n";
   for (const auto& [architecture, target] :
