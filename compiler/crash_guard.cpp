@@ -2,6 +2,7 @@
 
 #include <llvm/Support/CrashRecoveryContext.h>
 #include <llvm/Support/ErrorHandling.h>
+#include <signal.h>
 
 #include <mutex>
 
@@ -24,10 +25,22 @@ void on_fatal_error(void*, const char* reason, bool) {
     context->HandleExit(1);
 }
 
+// A stack that overflows has no room for the handler: it runs on the thread's other stack, where
+// there is one. LLVM does not ask for that.
+void handle_overflows() {
+  for (const int signal : {SIGSEGV, SIGBUS}) {
+    struct sigaction action;
+    if (::sigaction(signal, nullptr, &action) != 0) continue;
+    action.sa_flags |= SA_ONSTACK;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
 void enter() {
   std::lock_guard lock(guard_mutex);
   if (guard_users++ > 0) return;
   llvm::CrashRecoveryContext::Enable();
+  handle_overflows();
   llvm::install_fatal_error_handler(on_fatal_error);
 }
 

@@ -9,9 +9,6 @@
 
 #include <string_view>
 
-#include "kiln/support/error.h"
-#include "kiln/support/format.h"
-
 namespace kiln::compiler::kernel_source {
 namespace {
 
@@ -63,6 +60,7 @@ void collect(const clang::DeclContext& scope, clang::ASTContext& context,
       kernel.name = function->getNameAsString();
       kernel.qualified_name = function->getQualifiedNameAsString();
       kernel.symbol = function->isExternC() ? kernel.name : symbols.getName(function);
+      kernel.returns_value = !function->getReturnType()->isVoidType();
       for (const clang::ParmVarDecl* parameter : function->parameters())
         kernel.parameters.push_back(describe(parameter->getType(), context));
       found.push_back(std::move(kernel));
@@ -81,23 +79,16 @@ std::vector<Declaration> find_kernels(clang::ASTContext& context) {
   return found;
 }
 
-const Declaration* choose(const std::vector<Declaration>& kernels, const std::string& name) {
-  const Declaration* chosen = nullptr;
-  for (const Declaration& kernel : kernels) {
-    if (kernel.symbol == name || kernel.qualified_name == name) {
-      chosen = &kernel;
-      if (kernel.symbol == name) return chosen;
-    }
+std::vector<const Declaration*> find_named(const std::vector<Declaration>& kernels,
+                                           const std::string& name) {
+  std::vector<const Declaration*> found;
+  for (const auto& part :
+       {&Declaration::symbol, &Declaration::qualified_name, &Declaration::name}) {
+    for (const Declaration& kernel : kernels)
+      if (kernel.*part == name) found.push_back(&kernel);
+    if (!found.empty()) break;
   }
-  if (chosen) return chosen;
-  for (const Declaration& kernel : kernels) {
-    if (kernel.name != name) continue;
-    if (chosen)
-      throw RuntimeError(format("kernel '{}' is not unique; the source defines: {}, {}", name,
-                                chosen->symbol, kernel.symbol));
-    chosen = &kernel;
-  }
-  return chosen;
+  return found;
 }
 
 }  // namespace kiln::compiler::kernel_source

@@ -17,6 +17,7 @@ struct Declaration {
   std::string name, qualified_name;
   std::string symbol;
   std::vector<runtime::KernelParameter> parameters;
+  bool returns_value = false;
 };
 
 /// The annotation of kernels where the language has no word for them.
@@ -25,7 +26,9 @@ inline constexpr const char* kKernelMark = "kiln kernel";
 /// Every kernel of a parsed source, in order.
 std::vector<Declaration> find_kernels(clang::ASTContext& context);
 
-/// The one that `name` means; null when there is none. More than one: RuntimeError.
-const Declaration* choose(const std::vector<Declaration>& kernels, const std::string& name);
+/// Those that `name` can mean: the one with this symbol or this whole name, else all whose plain
+/// name it is.
+std::vector<const Declaration*> find_named(const std::vector<Declaration>& kernels,
+                                           const std::string& name);
 
 }  // namespace kiln::compiler::kernel_source

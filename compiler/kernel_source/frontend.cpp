@@ -17,6 +17,7 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Support/thread.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <exception>
@@ -60,8 +61,8 @@ class FindKernels : public clang::ASTConsumer {
   explicit FindKernels(Run& run) : run_(run) {}
   void HandleTranslationUnit(clang::ASTContext& context) override {
     run_.result.kernels = find_kernels(context);
-    if (const Declaration* kernel = choose(run_.result.kernels, run_.input.source->name))
-      run_.result.symbol = kernel->symbol;
+    const auto named = find_named(run_.result.kernels, run_.input.source->name);
+    if (named.size() == 1) run_.result.symbol = named.front()->symbol;
   }
 
  private:
@@ -279,6 +280,42 @@ void run_clang(Run& run) {
   }
 }
 
+// What the backend says when it gives up is a listing of its own data, in which a place of the
+// source may stand.
+std::string describe_fatal(const std::string& fatal, const std::string& file) {
+  if (fatal.starts_with("it ended with code"))
+    return "error: the compiler crashed; the source may nest too deep\n";
+  std::string place;
+  for (std::size_t at = 0; (at = fatal.find(file + ":", at)) != std::string::npos; ++at) {
+    const std::size_t numbers = at + file.size() + 1;
+    const std::size_t end = fatal.find_first_not_of("0123456789:", numbers);
+    if (end == numbers) continue;
+    place = fatal.substr(at, end - at);
+    break;
+  }
+  return (place.empty() ? "" : place + ": ") +
+         "error: the compiler gave up: " + fatal.substr(0, fatal.find('\n')) + "\n";
+}
+
+// A second stack of this thread, on which an overflow of the first is handled.
+class SignalStack {
+ public:
+  SignalStack() : memory_(kBytes) {
+    stack_t stack{};
+    stack.ss_sp = memory_.data();
+    stack.ss_size = memory_.size();
+    ::sigaltstack(&stack, &previous_);
+  }
+  ~SignalStack() { ::sigaltstack(&previous_, nullptr); }
+  SignalStack(const SignalStack&) = delete;
+  SignalStack& operator=(const SignalStack&) = delete;
+
+ private:
+  static constexpr std::size_t kBytes = 64 << 10;
+  std::vector<char> memory_;
+  stack_t previous_{};
+};
+
 }  // namespace
 
 FrontendResult run_frontend(const FrontendInput& input) {
@@ -288,6 +325,7 @@ FrontendResult run_frontend(const FrontendInput& input) {
   std::string fatal;
   bool finished = false;
   llvm::thread worker(std::optional<unsigned>(kStackBytes), [&] {
+    SignalStack signal_stack;
     finished = run_guarded(
         [&] {
           try {
@@ -302,7 +340,7 @@ FrontendResult run_frontend(const FrontendInput& input) {
   if (failure) std::rethrow_exception(failure);
   if (!finished) {
     result.succeeded = false;
-    result.diagnostics += "error: the compiler gave up: " + fatal + "\n";
+    result.diagnostics += describe_fatal(fatal, input.source->file);
   }
   return result;
 }

@@ -23,7 +23,8 @@ constexpr std::array kStems = {
 
 bool is_gpu_word(std::string_view word) {
   if (std::find(kWords.begin(), kWords.end(), word) != kWords.end()) return true;
-  if (word.starts_with("__")) return word != "__device__" && word != "__global__";
+  if (word.starts_with("__"))
+    return word != "__device__" && word != "__global__" && !word.starts_with("__builtin_");
   if (word.starts_with("atomic") && word.size() > 6 && word[6] >= 'A' && word[6] <= 'Z')
     return true;
   if (word.starts_with("make_")) word.remove_prefix(5);

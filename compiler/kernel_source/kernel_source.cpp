@@ -1,7 +1,11 @@
 #include "compiler/kernel_source/kernel_source.h"
 
+#include <llvm/Demangle/Demangle.h>
+#include <llvm/Object/ELFObjectFile.h>
+
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 #include <string_view>
 
@@ -45,12 +49,25 @@ std::string target_name(const runtime::KernelSource& source) {
                             target_name(source), diagnostics));
 }
 
-[[noreturn]] void throw_not_found(const runtime::KernelSource& source,
-                                  const std::vector<Declaration>& kernels) {
-  std::string names;
-  for (const Declaration& kernel : kernels) names += (names.empty() ? "" : ", ") + kernel.name;
-  throw RuntimeError(format("kernel '{}' not found; the source defines: {}", source.name,
-                            names.empty() ? "no kernel" : names));
+// The kernel that the source's name means.
+const Declaration& choose(const runtime::KernelSource& source,
+                          const std::vector<Declaration>& kernels) {
+  const auto list = [](const auto& all, const auto& name_of) {
+    std::string names;
+    for (const auto& one : all) names += (names.empty() ? "" : ", ") + name_of(one);
+    return names;
+  };
+  const std::vector<const Declaration*> named = find_named(kernels, source.name);
+  if (named.empty())
+    throw RuntimeError(format("kernel '{}' not found; the source defines: {}", source.name,
+                              kernels.empty()
+                                  ? "no kernel"
+                                  : list(kernels, [](const Declaration& k) { return k.name; })));
+  if (named.size() > 1)
+    throw RuntimeError(
+        format("kernel '{}' is not unique; the source defines: {}", source.name,
+               list(named, [](const Declaration* k) { return llvm::demangle(k->symbol); })));
+  return *named.front();
 }
 
 void append(std::vector<std::string>& to, std::initializer_list<const char*> words) {
@@ -62,10 +79,12 @@ FrontendInput common_input(const runtime::KernelSource& source, const Arguments&
   input.source = &source;
   input.text = source.text;
   input.folders = options.folders;
-  input.language = {"-std=c++20",    "-fdeclspec",      "-fno-threadsafe-statics",
-                    "-nobuiltininc", "-nostdsysteminc", "-internal-isystem",
-                    kHeaderFolder,   "-ferror-limit",   "20"};
-  input.arguments = {"-O3", "-vectorize-loops", "-vectorize-slp", "-Werror=null-character"};
+  input.language = {"-std=c++20",        "-O3",
+                    "-fdeclspec",        "-fno-threadsafe-statics",
+                    "-nobuiltininc",     "-nostdsysteminc",
+                    "-internal-isystem", kHeaderFolder,
+                    "-ferror-limit",     "20"};
+  input.arguments = {"-vectorize-loops", "-vectorize-slp", "-Werror=null-character"};
   return input;
 }
 
@@ -112,11 +131,10 @@ runtime::CompiledKernel compile_for_device(const runtime::KernelSource& source,
       break;
   }
   if (!result.succeeded) throw_failed(source, result.diagnostics);
-  const Declaration* kernel = choose(result.kernels, source.name);
-  if (!kernel) throw_not_found(source, result.kernels);
+  const Declaration& kernel = choose(source, result.kernels);
   runtime::CompiledKernel compiled;
-  compiled.symbol = kernel->symbol;
-  compiled.parameters = kernel->parameters;
+  compiled.symbol = kernel.symbol;
+  compiled.parameters = kernel.parameters;
   compiled.ptx.assign(result.output.begin(), result.output.end());
   compiled.llvm_ir = std::move(result.llvm_ir);
   return compiled;
@@ -129,7 +147,12 @@ std::string hint_of(const std::string& word) {
 }
 
 void check_host(const runtime::KernelSource& source, const FrontendResult& result) {
-  if (result.succeeded) return;
+  if (result.succeeded) {
+    for (const Declaration& kernel : result.kernels)
+      if (kernel.returns_value)
+        throw_failed(source, format("error: kernel '{}' must have void return type", kernel.name));
+    return;
+  }
   for (const std::string& word : result.gpu_words) {
     // A source may give one of these names a meaning of its own: then nothing is said about it.
     const std::string quoted = "'" + word + "'";
@@ -140,6 +163,54 @@ void check_host(const runtime::KernelSource& source, const FrontendResult& resul
                                        source.name, word, hint_of(word)));
   }
   throw_failed(source, result.diagnostics);
+}
+
+template <typename T>
+T take(llvm::Expected<T> value) {
+  if (value) return std::move(*value);
+  throw InternalError("A compiled kernel cannot be read back: " +
+                      llvm::toString(value.takeError()) + ". This is a defect of kiln.");
+}
+
+// The rules of link_image, in words of the source.
+void check_object(const runtime::KernelSource& source, llvm::StringRef object) {
+  const auto elf = take(llvm::object::ELF64LEFile::create(object));
+  const auto sections = take(elf.sections());
+  for (const auto& section : sections) {
+    if (section.sh_type != llvm::ELF::SHT_SYMTAB) continue;
+    const llvm::StringRef names = take(elf.getStringTableForSymtab(section));
+    for (const auto& symbol : take(elf.symbols(&section))) {
+      if (symbol.st_shndx != llvm::ELF::SHN_UNDEF || symbol.st_name == 0) continue;
+      const llvm::StringRef name = take(symbol.getName(names));
+      if (!may_call(name) && name != "_GLOBAL_OFFSET_TABLE_")
+        throw_failed(source,
+                     format("error: the kernel calls '{}', which the source does not define",
+                            llvm::demangle(name)));
+    }
+  }
+  for (const auto& section : sections)
+    if ((section.sh_flags & llvm::ELF::SHF_ALLOC) && (section.sh_flags & llvm::ELF::SHF_WRITE) &&
+        section.sh_size > 0 && !take(elf.getSectionName(section)).starts_with(".data.rel.ro"))
+      throw NotImplementedError(
+          format("kernel '{}' uses a variable that outlives its threads, which has no form on cpu; "
+                 "pass a buffer",
+                 source.name));
+}
+
+bool is_qualified_name(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == ':';
+  });
+}
+
+// The function that runs the threads of a kernel.
+std::string host_entry_text(const std::string& kernel) {
+  return format(
+      "\n\nextern \"C\" __attribute__((visibility(\"default\"))) void {}("
+      "::kiln::gpu::__kiln_block* block, const void* const* arguments, unsigned begin, "
+      "unsigned end) {{ ::kiln::gpu::__kiln_entry<&::{}, decltype(&::{})>::start(block, arguments, "
+      "begin, end); }}\n",
+      runtime::kKernelRunName, kernel, kernel);
 }
 
 runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
@@ -159,25 +230,28 @@ runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
   }
   finish_arguments(input, options);
 
-  // The first run finds the kernel, so that the second can name it.
-  input.output = FrontendInput::Output::nothing;
-  FrontendResult result = run_frontend(input);
+  FrontendInput whole = input;
+  whole.output = FrontendInput::Output::object;
+  FrontendResult result;
+  // Most kernels are called as they are written, and no error is in the way.
+  const auto is_done = [&] {
+    if (!is_qualified_name(source.name)) return false;
+    whole.text = input.text + host_entry_text(source.name);
+    result = run_frontend(whole);
+    const auto named = find_named(result.kernels, source.name);
+    return result.succeeded && named.size() == 1 && named.front()->qualified_name == source.name;
+  };
+  if (!is_done()) {
+    // A run that only reads the source finds the kernel, or says what is wrong.
+    result = run_frontend(input);
+    check_host(source, result);
+    whole.text = input.text + host_entry_text(choose(source, result.kernels).qualified_name);
+    result = run_frontend(whole);
+  }
   check_host(source, result);
-  const Declaration* kernel = choose(result.kernels, source.name);
-  if (!kernel) throw_not_found(source, result.kernels);
   runtime::CompiledKernel compiled;
-  compiled.symbol = kernel->symbol;
-  compiled.parameters = kernel->parameters;
-
-  input.text += format(
-      "\nextern \"C\" __attribute__((visibility(\"default\"))) void {}("
-      "::kiln::gpu::__kiln_block* block, const void* const* arguments, unsigned begin, "
-      "unsigned end) {{ ::kiln::gpu::__kiln_entry<&::{}, decltype(&::{})>::start(block, arguments, "
-      "begin, end); }}\n",
-      runtime::kKernelRunName, kernel->qualified_name, kernel->qualified_name);
-  input.output = FrontendInput::Output::object;
-  result = run_frontend(input);
-  check_host(source, result);
+  compiled.symbol = choose(source, result.kernels).symbol;
+  compiled.parameters = choose(source, result.kernels).parameters;
   if (!result.host_entry.recursive.empty())
     throw NotImplementedError(format(
         "kernel '{}' uses the index of a thread, a barrier or shared memory in a function that "
@@ -185,7 +259,13 @@ runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
         source.name));
   compiled.may_wait = result.host_entry.may_wait;
   compiled.llvm_ir = std::move(result.llvm_ir);
+  if (source.keep_assembly) {
+    whole.output = FrontendInput::Output::assembly;
+    const FrontendResult listing = run_frontend(whole);
+    compiled.assembly.assign(listing.output.begin(), listing.output.end());
+  }
   const auto* begin = reinterpret_cast<const std::byte*>(result.output.data());
+  check_object(source, {result.output.data(), result.output.size()});
   const std::vector<std::byte> object(begin, begin + result.output.size());
   const std::string exported = runtime::kKernelRunName;
   compiled.image = link_image(std::span(&object, 1), std::span(&exported, 1));

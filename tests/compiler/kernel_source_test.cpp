@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "kernel_harness.h"
@@ -13,6 +15,7 @@ namespace {
 
 using emulator_test::Array;
 using testing::AllOf;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -108,6 +111,19 @@ __global__ void h(int* out) { *out = 4; }
   }
 }
 
+TEST(KernelSource, WantsOneKernel) {
+  const std::string text =
+      "namespace a { __global__ void f(int*) {} }\nnamespace b { __global__ void f(int*) {} }\n";
+  for (const char* architecture : {"sm_90", ""}) {
+    EXPECT_EQ(failure("f", text, architecture),
+              "kernel 'f' is not unique; the source defines: a::f(int*), b::f(int*)");
+    EXPECT_EQ(failure("b::f", text, architecture), "no error");
+    EXPECT_EQ(failure("f", "", architecture),
+              "kernel 'f' not found; the source defines: no kernel");
+  }
+  EXPECT_THAT(failure("f", "__global__ int f() { return 1; }", ""), HasSubstr("void return type"));
+}
+
 TEST(KernelSource, SaysWhatIsWrong) {
   const std::string bad = "extern \"C\" __global__ void scale(float* out) {\n  out[0] = x;\n}\n";
   for (const auto& [architecture, target] :
@@ -166,6 +182,156 @@ TEST(KernelSource, ThreadsMeetAtABarrier) {
   int* pointer = data.data();
   host.launch({2}, {50}, 50 * sizeof(int), pointer);
   EXPECT_EQ(data, reversed());
+}
+
+TEST(KernelSource, NamesWhatCannotBeLinked) {
+  EXPECT_EQ(
+      failure("f", "extern \"C\" int foo(int);\n__global__ void f(int* p) { *p = foo(1); }", ""),
+      "compile_function: 'f' failed to compile for cpu\n"
+      "error: the kernel calls 'foo', which the source does not define");
+  EXPECT_EQ(
+      failure<NotImplementedError>(
+          "f", "__device__ int count;\n__global__ void f(int* p) { *p = count++; }", ""),
+      "kernel 'f' uses a variable that outlives its threads, which has no form on cpu; pass a "
+      "buffer");
+  EXPECT_THAT(
+      failure<NotImplementedError>(
+          "f",
+          "__device__ int g(int n) { return n < 2 ? n : g(n - 1) + g(n - 2) + thread_idx.x; }"
+          "__global__ void f(int* p) { *p = g(*p); }",
+          ""),
+      HasSubstr("has no form on cpu"));
+}
+
+// Each of these would end the process if nobody held LLVM back, or cannot be compiled.
+TEST(KernelSource, ComesBackFromEverySource) {
+  const auto repeat = [](const std::string& text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  const auto body = [](const std::string& text) {
+    return "__global__ void f(int* p, double* d) {\n" + text + "\n}\n";
+  };
+  const std::string null_byte = std::string("__global__ void f(int* p) {} ") + '\0' + " int x;\n";
+  for (const std::string& text : {
+           std::string("#error no\n"),
+           std::string("#include \"/dev/zero\"\n"),
+           std::string("#include \"/etc/passwd\"\n"),
+           std::string("#include <vector>\n"),
+           std::string("#include \"kernel.cu\"\n"),
+           std::string("#embed \"/etc/passwd\"\n"),
+           null_byte,
+           std::string(),
+           std::string("__global__ int f() { return 1; }"),
+           std::string("template <int N> struct A { static const int v = A<N + 1>::v; };\n") +
+               body("p[0] = A<0>::v;"),
+           std::string("constexpr int g(int n) { return n ? g(n - 1) : 0; }\n") +
+               body("static_assert(g(100000) == 0);"),
+           body("p[0] = " + repeat("(", 100000) + "1" + repeat(")", 100000) + ";"),
+           body(repeat("{", 100000) + repeat("}", 100000)),
+           body("p[0] = " + repeat("-", 100000) + "p[1];"),
+           body("int a[1ll << 62]; a[p[0]] = 1;"),
+           body("goto nowhere;"),
+           std::string("asm(\"rubbish\");\n__global__ void g() {}\n"),
+       })
+    for (const char* architecture : {"sm_90", ""})
+      EXPECT_NE(failure("f", text, architecture), "no error")
+          << architecture << ": " << text.substr(0, 60);
+  // What only the backend refuses has a line too.
+  EXPECT_THAT(
+      failure("f", body("void* t[] = {&&a, &&b};\n goto *t[p[0]];\n a: p[1] = 1;\n b: p[2] = 2;"),
+              "sm_90"),
+      HasSubstr("kernel.cu:3:"));
+  // And the compiler goes on as if nothing had been.
+  for (const char* architecture : {"sm_90", ""})
+    EXPECT_EQ(failure("scale", kScale, architecture), "no error");
+}
+
+TEST(KernelSource, TakesOptions) {
+  const std::string text =
+      "#include <part.h>\n#ifndef __OPTIMIZE__\n#error slow\n#endif\n"
+      "__global__ void f(int* p) { *p = N + PART; }";
+  const std::string folder = testing::TempDir() + "/kiln_kernel_headers";
+  std::filesystem::create_directories(folder + "/below");
+  std::ofstream(folder + "/part.h") << "#include \"below/more.h\"\n";
+  std::ofstream(folder + "/below/more.h") << "#define PART 30\n";
+  for (const char* architecture : {"sm_80", ""}) {
+    EXPECT_THAT(failure("f", text, architecture, "-DN=4"), HasSubstr("'part.h' file not found"));
+    EXPECT_EQ(failure("f", text, architecture,
+                      "-D N=4 -I" + folder +
+                          " -O2 -std=c++17 -lineinfo --use_fast_math -Wall -w -fmad=false"),
+              "no error");
+    // Only what lies in the folder is there.
+    EXPECT_THAT(failure("f", "#include \"" + folder + "/../secret.h\"\n" + text, architecture,
+                        "-DN=4 -I" + folder),
+                HasSubstr("file not found"));
+    EXPECT_EQ(failure("f", text, architecture, "-mllvm -debug"),
+              "compile_function: unknown option '-mllvm' in compile_options");
+  }
+  int value = 0;
+  int* out = &value;
+  HostKernel("f", text, "-DN=4 -I '" + folder + "'").launch({1}, {1}, 0, out);
+  EXPECT_EQ(value, 34);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(KernelSource, WritesTheLowestPtxThatServes) {
+  runtime::KernelSource source;
+  source.name = "scale";
+  source.text = kScale;
+  for (const auto& [architecture, version] :
+       {std::pair("sm_70", "6.0"), std::pair("sm_80", "7.0"), std::pair("sm_86", "7.1"),
+        std::pair("sm_90", "7.8"), std::pair("sm_90a", "8.0"), std::pair("sm_100", "8.6")}) {
+    source.architecture = architecture;
+    EXPECT_THAT(compile_kernel(source).ptx,
+                AllOf(HasSubstr(std::string(".version ") + version + "\n"),
+                      HasSubstr(std::string(".target ") + architecture)));
+  }
+  // Instructions in the text may need more.
+  source.text =
+      "extern \"C\" __global__ void scale(int* p) { asm(\"add.s32 %0, %0, 1;\" : \"+r\"(*p)); }";
+  source.architecture = "sm_80";
+  source.max_ptx_version = 83;
+  EXPECT_THAT(compile_kernel(source).ptx, HasSubstr(".version 8.3"));
+  source.max_ptx_version = 65;
+  EXPECT_THROW(compile_kernel(source), RuntimeError);
+  source.architecture = "sm_1";
+  EXPECT_THROW(compile_kernel(source), RuntimeError);
+}
+
+TEST(KernelSource, GivesItsListings) {
+  runtime::KernelSource source;
+  source.name = "scale";
+  source.text = std::string(kScale) + "__global__ void other(int* p) { *p = 1; }\n";
+  source.keep_llvm_ir = source.keep_assembly = true;
+  const auto host = compile_kernel(source);
+  EXPECT_THAT(host.llvm_ir, HasSubstr("kiln_kernel_run"));
+  EXPECT_THAT(host.assembly, HasSubstr("kiln_kernel_run:"));
+  source.architecture = "sm_90";
+  const auto device = compile_kernel(source);
+  EXPECT_THAT(device.llvm_ir, HasSubstr("@scale("));
+  EXPECT_THAT(device.ptx, Not(HasSubstr("other")));
+}
+
+TEST(KernelSource, CompilesOnSeveralThreads) {
+  std::vector<std::thread> threads;
+  std::vector<std::string> found(8);
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 3; ++i) {
+        const std::string n = std::to_string(t * 10 + i);
+        const std::string text = "__global__ void f(int* p) { p[" + n + "] = " + n + "; bad" +
+                                 (i == 1 ? n : "") + "(); }\n";
+        const std::string defined = "__device__ void bad() {}\n" + text;
+        const std::string error = failure("f", defined, t % 2 ? "" : t % 4 ? "sm_90" : "sm_80");
+        const bool is_right =
+            i == 1 ? error.find("bad" + n) != std::string::npos : error == "no error";
+        if (!is_right) found[t] += error;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(found, Each(""));
 }
 
 }  // namespace
