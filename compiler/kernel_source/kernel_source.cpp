@@ -221,7 +221,7 @@ runtime::CompiledKernel compile_for_host(const runtime::KernelSource& source,
   append(input.language,
          {"-triple", isa.triple.c_str(), "-target-cpu", isa.cpu.c_str(), "-x", "c++",
           "-mrelocation-model", "pic", "-pic-level", "2", "-ffp-contract=fast-honor-pragmas"});
-  append(input.arguments, {"-ffunction-sections", "-fdata-sections"});
+  append(input.arguments, {"-ffunction-sections", "-fdata-sections", "-funwind-tables=2"});
   std::string_view rest = isa.features;
   while (!rest.empty()) {
     const std::string_view feature = rest.substr(0, rest.find(','));

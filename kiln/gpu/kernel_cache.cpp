@@ -30,7 +30,7 @@ std::string path_of(const std::string& key) {
 
 std::string kernel_cache_key(const runtime::KernelSource& source) {
   Hasher hasher;
-  hasher.add(KILN_VERSION).add(runtime::compiler_identity());
+  hasher.add(KILN_VERSION).add(runtime::kernel_compiler_identity());
   hasher.add(source.name).add(source.text).add(source.file).add(source.architecture);
   hasher.add(source.max_ptx_version).add(source.compile_options).add(source.link_options);
   hasher.add(source.keep_llvm_ir).add(source.keep_assembly);

@@ -57,12 +57,24 @@ Compiler& compiler() {
   return opened;
 }
 
-std::string compiler_identity() {
-  const std::string path = library_path();
+namespace {
+
+std::string identity_of(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return path;
   return format("{}:{}:{}.{:09}", path, status.st_size, status.st_mtim.tv_sec,
                 status.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+std::string compiler_identity() { return identity_of(library_path()); }
+
+std::string kernel_compiler_identity() {
+  const std::string path = library_path();
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  return compiler_identity() + "\n" + identity_of(folder + "libkiln_kernel_compiler.so");
 }
 
 }  // namespace kiln::runtime

@@ -13,5 +13,7 @@ Compiler& compiler();
 /// Tells one build of the compiler from another, without opening it: path, size and time of its
 /// file.
 std::string compiler_identity();
+/// As above, with the part that compiles kernel sources, which lies beside it.
+std::string kernel_compiler_identity();
 
 }  // namespace kiln::runtime

@@ -336,6 +336,26 @@ TEST_P(Kernels, FailingThreadsFailTheStream) {
   error_of<ValueError>([&] { ctx.synchronize(); });
 }
 
+TEST_P(Kernels, FailingThreadsOfSourcesFailTheStream) {
+  if (!on_cpu()) return;
+  // One thread finds no memory while the others wait.
+  const auto f = ctx.compile_function<void(float*)>("greedy", R"(
+extern "C" __global__ void greedy(float* out) {
+  auto& small = shared<float, 64>();
+  small[thread_idx.x] = thread_idx.x;
+  if (thread_idx.x < 32) barrier();
+  auto& large = shared<char, 1048500>();
+  large[thread_idx.x] = 1;
+  barrier();
+  out[thread_idx.x] = large[0];
+})");
+  const auto out = ctx.enqueue_create_buffer<float>(64);
+  ctx.enqueue_function(f, {.grid_dim = 3, .block_dim = 64}, out);
+  EXPECT_THAT(error_of<ValueError>([&] { ctx.synchronize(); }), HasSubstr("shared memory"));
+  ctx.enqueue_function(nothing, {.grid_dim = 1, .block_dim = 1});
+  ctx.synchronize();
+}
+
 TEST_P(Kernels, LaunchThroughHandles) {
   const auto f = ctx.compile_function(scale);
   static_assert(FunctionEnqueuer<DeviceContext> && FunctionEnqueuer<DeviceStream>);
