@@ -92,19 +92,12 @@ void Buffer::wait_for_host_write() const { state_->storage->wait_for_host(*state
 ByteRange Buffer::byte_range() const { return ByteRange::of(*state_); }
 void Buffer::record_finished_write() const { storage()->record_finished_write(*state_); }
 
-namespace {
-
-/// Tracked memory comes with the backends of accelerators, which this build has none of.
-void refuse_stamp(const Buffer& buffer) {
-  if (buffer.host_hazard_tracked())
-    throw RuntimeError(format("{} cannot be stamped: no backend of this build tracks host access.",
-                              buffer.repr()));
+void Buffer::stamp_write(const HostHazardCompletion& token) const {
+  if (host_hazard_tracked()) storage()->stamp(token, true);
 }
-
-}  // namespace
-
-void Buffer::stamp_write(const HostHazardCompletion&) const { refuse_stamp(*this); }
-void Buffer::stamp_read(const HostHazardCompletion&) const { refuse_stamp(*this); }
+void Buffer::stamp_read(const HostHazardCompletion& token) const {
+  if (host_hazard_tracked()) storage()->stamp(token, false);
+}
 
 void Buffer::record_use(const DeviceQueue& queue, const UseOptions& options) const {
   check_call("Buffer.record_use");

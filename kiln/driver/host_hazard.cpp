@@ -10,6 +10,7 @@ namespace kiln::driver {
 
 struct HostHazardCompletion::State {
   Point point;
+  const void* queue = nullptr;
   mutable std::mutex mutex;
   std::optional<std::string> message;
 
@@ -23,14 +24,18 @@ HostHazardCompletion HostHazardCompletion::record_on(const DeviceQueue& queue) {
   check_call("HostHazardCompletion.record_on");
   auto state = std::make_shared<State>();
   state->point = queue.backend()->end();
+  state->queue = queue.identity();
   return HostHazardCompletion(std::move(state));
 }
 
-HostHazardCompletion HostHazardCompletion::poisoned(const DeviceQueue&, std::string message) {
+HostHazardCompletion HostHazardCompletion::poisoned(const DeviceQueue& queue, std::string message) {
   HostHazardCompletion token(std::make_shared<State>());
+  token.state_->queue = queue.identity();
   token.poison(std::move(message));
   return token;
 }
+
+const void* HostHazardCompletion::queue_identity() const { return state_->queue; }
 
 void HostHazardCompletion::poison(std::string message) const {
   std::lock_guard lock(state_->mutex);

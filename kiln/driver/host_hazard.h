@@ -34,6 +34,8 @@ class HostHazardCompletion {
   void wait() const;
   /// Whether `wait` would return or throw at once.
   bool is_ready() const;
+  /// The queue that it is for; only its identity counts.
+  const void* queue_identity() const;
   /// Identity.
   friend bool operator==(const HostHazardCompletion&, const HostHazardCompletion&) = default;
 

@@ -284,10 +284,40 @@ std::vector<Point> Storage::pending_uses() const {
   return points;
 }
 
+void Storage::stamp(const HostHazardCompletion& token, bool write) {
+  Stamps* stamps = stamps_.load(std::memory_order_acquire);
+  if (stamps == nullptr) {
+    auto* fresh = new Stamps;
+    if (stamps_.compare_exchange_strong(stamps, fresh, std::memory_order_acq_rel))
+      stamps = fresh;
+    else
+      delete fresh;
+  }
+  std::lock_guard lock(stamps->mutex);
+  std::vector<HostHazardCompletion>& tokens = write ? stamps->writes : stamps->reads;
+  std::erase_if(tokens, [&](const HostHazardCompletion& other) {
+    return other.queue_identity() == token.queue_identity();
+  });
+  tokens.push_back(token);
+}
+
+void Storage::wait_for_stamps(bool write) const {
+  Stamps& stamps = *stamps_.load(std::memory_order_acquire);
+  std::vector<HostHazardCompletion> tokens;
+  {
+    std::lock_guard lock(stamps.mutex);
+    tokens = stamps.writes;
+    if (write) tokens.insert(tokens.end(), stamps.reads.begin(), stamps.reads.end());
+  }
+  for (const HostHazardCompletion& token : tokens) token.wait();
+}
+
 void Storage::wait_for_host(const detail::BufferState& window, bool write) const {
   check_process();
   if (order_checker::enabled()) [[unlikely]]
     order_checker::host_access(window, write);
+  if (stamps_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
+    wait_for_stamps(write);
   const QueueBackend& queue = *window.queue;
   if (queue.idle() && settled()) [[likely]]
     return;
@@ -330,6 +360,7 @@ void StorageAccess::finish(Storage* storage) noexcept {
   if (order_checker::has_uses.load(std::memory_order_relaxed)) [[unlikely]]
     order_checker::forget(*storage);
   delete storage->uses_.load(std::memory_order_acquire);
+  delete storage->stamps_.load(std::memory_order_acquire);
   if (storage->deleter_) {
     try {
       (*storage->deleter_)();

@@ -12,6 +12,7 @@
 
 #include "kiln/driver/backend.h"
 #include "kiln/driver/buffer.h"
+#include "kiln/driver/host_hazard.h"
 
 namespace kiln::driver {
 
@@ -73,6 +74,10 @@ class Storage : public RefCounted {
   /// Every use that is not over.
   std::vector<Point> pending_uses() const;
 
+  /// Says that the token's work writes or reads the memory; it takes the place of an earlier token
+  /// of the same queue.
+  void stamp(const HostHazardCompletion& token, bool write);
+
   /// Waits for writes into the window, for all uses when `write`, and for user functions and inline
   /// work on the window's queue. A read throws what a write into the window failed with.
   void wait_for_host(const detail::BufferState& window, bool write) const;
@@ -115,6 +120,13 @@ class Storage : public RefCounted {
   static bool is_written_later(const std::vector<Use>& entries, std::size_t i,
                                const ByteRange& range);
 
+  /// Tokens that other layers stamped the memory with, one of each queue.
+  struct Stamps {
+    std::mutex mutex;
+    std::vector<HostHazardCompletion> writes, reads;
+  };
+  void wait_for_stamps(bool write) const;
+
   void* base_;
   std::size_t bytes_;
   DeviceBackend& device_;
@@ -124,6 +136,7 @@ class Storage : public RefCounted {
   /// Set for foreign memory; runs in place of the device's release.
   std::function<void()>* deleter_ = nullptr;
   std::atomic<Uses*> uses_{nullptr};
+  std::atomic<Stamps*> stamps_{nullptr};
 };
 
 inline void ref_retain(Storage* storage) noexcept { storage->retain(); }

@@ -12,8 +12,14 @@
 
 namespace kiln::python {
 
-/// RuntimeError: `__unsafe_enqueue_{variant}py_host_func` is there on CUDA devices only.
-[[noreturn]] void refuse_host_function(const driver::Device& device, const std::string& variant);
+/// Runs a Python function on a thread of the driver behind the present work of the device's default
+/// queue. Not a CUDA device: RuntimeError.
+void enqueue_host_function(const driver::Device& device, nb::handle function);
+/// Starts it on the workers of `cpu` instead, and stores `value` into `flag` when it has run.
+void enqueue_host_function(const driver::DeviceQueue& queue, nb::handle function, nb::handle flag,
+                           nb::handle value, nb::handle cpu);
+/// RuntimeError: `__unsafe_enqueue_async_py_host_func` is there on CUDA devices only.
+void refuse_host_function(const driver::Device& device);
 
 /// What a Python Device holds; the subclasses tell the kind.
 struct DeviceObject {

@@ -68,12 +68,13 @@ The host or an accelerator: the base of CPU and Accelerator, which open one.
           "Waits for the default queue and raises what it failed with.")
       .def(
           "__unsafe_enqueue_py_host_func",
-          [](const DeviceObject& d, Any) { refuse_host_function(d.device, ""); }, nb::arg("fn"),
+          [](const DeviceObject& d, Any fn) { enqueue_host_function(d.device, fn); }, nb::arg("fn"),
           "Runs `fn` on the default queue after earlier work; CUDA devices only.")
       .def(
           "__unsafe_enqueue_async_py_host_func",
-          [](const DeviceObject& d, Any, Any, Any, Any) {
-            refuse_host_function(d.device, "async_");
+          [](const DeviceObject& d, Any fn, Any flag, Any value, Any cpu) {
+            if (d.device.is_host() || d.device.api() != "cuda") refuse_host_function(d.device);
+            enqueue_host_function(d.device.default_queue(), fn, flag, value, cpu);
           },
           nb::arg("fn"), nb::arg("flag"), nb::arg("value"), nb::arg("cpu"),
           "Starts `fn` on the host's workers without stalling the queue; CUDA devices only.")

@@ -6,6 +6,7 @@
 #include "kiln/driver/completion_flag.h"
 #include "kiln/driver/event.h"
 #include "kiln/driver/queue.h"
+#include "kiln/gpu/device_stream.h"
 #include "kiln/support/trace.h"
 #include "python_function.h"
 
@@ -35,11 +36,73 @@ std::string name_of(nb::handle function) {
 
 }  // namespace
 
-void refuse_host_function(const Device& device, const std::string& variant) {
+namespace {
+
+void require_cuda(const Device& device, const std::string& variant) {
   if (!device.is_host()) (void)device.default_queue();  // a virtual device says what it is
+  if (device.api() == "cuda") return;
   throw RuntimeError("__unsafe_enqueue_" + variant +
                      "py_host_func needs a CUDA device, but the api of " + device.to_string() +
                      " is '" + std::string(device.api()) + "'.");
+}
+
+/// Calls a function and prints what it raises; any thread may run and drop it.
+std::function<void()> printing(nb::callable function) {
+  return [callback = callback_of(function)] {
+    try {
+      callback();
+    } catch (const FunctionError& error) {
+      nb::gil_scoped_acquire gil;
+      error.restore();
+      PyErr_Print();
+    }
+  };
+}
+
+/// Runs `function` once on a thread of the driver, behind the queue's present work.
+void enqueue_on_driver(const DeviceQueue& queue, std::function<void()> function) {
+  auto held = std::make_unique<std::function<void()>>(std::move(function));
+  ReleaseGil release;
+  gpu::DeviceStream(queue).enqueue_host_func(
+      [](void* data) {
+        const std::unique_ptr<std::function<void()>> call(
+            static_cast<std::function<void()>*>(data));
+        (*call)();
+      },
+      held.get());
+  (void)held.release();
+}
+
+}  // namespace
+
+void refuse_host_function(const Device& device) { require_cuda(device, "async_"); }
+
+void enqueue_host_function(const Device& device, nb::handle function) {
+  require_cuda(device, "");
+  enqueue_on_driver(device.default_queue(), printing(nb::cast<nb::callable>(function)));
+}
+
+void enqueue_host_function(const DeviceQueue& queue, nb::handle function, nb::handle flag,
+                           nb::handle value, nb::handle cpu) {
+  require_cuda(queue.device(), "async_");
+  if (!nb::isinstance<driver::CompletionFlag>(flag))
+    throw TypeError("__unsafe_enqueue_async_py_host_func expects a CompletionFlag, got " +
+                    type_text(flag) + ".");
+  if (!is_device(cpu) || !nb::cast<Device>(cpu).is_host())
+    throw TypeError("__unsafe_enqueue_async_py_host_func expects the CPU for `cpu`, got " +
+                    repr_of(cpu) + ".");
+  const auto number = checked_integer<std::uint64_t>(
+      integer_of(value), "__unsafe_enqueue_async_py_host_func: the value");
+  const DeviceQueue workers = nb::cast<Device>(cpu).default_queue();
+  enqueue_on_driver(queue, [workers, run = printing(nb::cast<nb::callable>(function)),
+                            cell = *nb::inst_ptr<driver::CompletionFlag>(flag), number] {
+    workers.enqueue_foreign_function(
+        [run, cell, number] {
+          run();
+          cell.signal(number);
+        },
+        "__unsafe_enqueue_async_py_host_func");
+  });
 }
 
 void bind_driver_queue(nb::module_& m) {
@@ -101,8 +164,8 @@ An in-order queue of work on one device.
           "Later work here starts once the flag holds `value`; CUDA queues only.")
       .def(
           "__unsafe_enqueue_async_py_host_func",
-          [](const DeviceQueue& q, Any, Any, Any, Any) {
-            refuse_host_function(q.device(), "async_");
+          [](const DeviceQueue& q, Any fn, Any flag, Any value, Any cpu) {
+            enqueue_host_function(q, fn, flag, value, cpu);
           },
           nb::arg("fn"), nb::arg("flag"), nb::arg("value"), nb::arg("cpu"),
           "Starts `fn` on the host's workers without stalling the queue; CUDA queues only.")

@@ -143,6 +143,48 @@ TEST_P(Accelerators, StagingMemoryIsTheHostsToo) {
   EXPECT_EQ(last_of(staging), 999);
 }
 
+TEST_P(Accelerators, StampsHoldTheHostUp) {
+  const Buffer staging = Buffer::zeros({8}, DType::int32, device(), Usage::STAGING);
+  staging.stream().synchronize();
+  const DeviceQueue queue(device());
+  const CompletionFlag flag(device());
+  queue.wait_for_host_value(flag, 1);
+  const auto stalled = HostHazardCompletion::record_on(queue);
+  const Buffer part = staging[Slice{2, 4}];
+  // Readers do not hold readers up.
+  part.stamp_read(stalled);
+  EXPECT_EQ(staging[{0}].item<int>(), 0);
+  auto writer = std::async(std::launch::async, [&] { staging.set({0}, 3); });
+  EXPECT_EQ(writer.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
+  flag.signal(1);
+  writer.get();
+  EXPECT_EQ(staging[{0}].item<int>(), 3);
+  // Writers do.
+  flag.reset();
+  queue.wait_for_host_value(flag, 1);
+  staging.stamp_write(HostHazardCompletion::record_on(queue));
+  auto reader = std::async(std::launch::async, [&] { return part[{0}].item<int>(); });
+  EXPECT_EQ(reader.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
+  flag.signal(1);
+  EXPECT_EQ(reader.get(), 0);
+  // Work that was refused.
+  staging.stamp_write(HostHazardCompletion::poisoned(queue, "the graph failed"));
+  try {
+    (void)part[{0}].item();
+    ADD_FAILURE();
+  } catch (const HostHazardError& error) {
+    EXPECT_EQ(error.message(), "the graph failed");
+  }
+  staging.stamp_write(HostHazardCompletion::record_on(queue));
+  EXPECT_EQ(part[{0}].item<int>(), 0);
+  // Memory that is not tracked takes no stamps.
+  const Buffer untracked =
+      Buffer::zeros({8}, DType::int32, device(), Usage::STAGING | Usage::UNTRACKED);
+  untracked.stamp_write(HostHazardCompletion::poisoned(queue, "never"));
+  untracked.stream().synchronize();
+  EXPECT_EQ(untracked[{0}].item<int>(), 0);
+}
+
 TEST_P(Accelerators, MemoryIsUsedAgainOnlyBehindItsUses) {
   const DeviceQueue queue(device());
   const CompletionFlag flag(device());

@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 import pytest
-from kiln.driver import CPU, Accelerator, Buffer, SymmetricPool, Usage, accelerator_count
+from kiln.driver import CPU, Accelerator, Buffer, CompletionFlag, SymmetricPool, Usage, accelerator_count
 from kiln.dtype import DType
 from kiln.gpu import Attribute, DeviceAttribute, DeviceContext, DeviceStream, FuncAttribute, LaunchAttribute
 
@@ -380,6 +380,31 @@ def test_faults_of_kernels(sync):
         assert lines[0] == "no error"
         assert re.match(r"<string>:\d+: ", lines[1]) and fault in lines[1] and hint in lines[1]
     assert fault in lines[2] and "failed calling 'wild' on device cuda:0" in lines[2]
+
+
+def test_host_callbacks_of_the_driver(ctx, capfd):
+    if ctx.api() == "cpu":
+        return  # tests/python/test_driver_traces.py
+    device = ctx.device
+    seen = []
+    getattr(device, "__unsafe_enqueue_py_host_func")(lambda: seen.append("a"))
+    getattr(device, "__unsafe_enqueue_py_host_func")(lambda: 1 // 0)
+    device.synchronize()
+    assert seen == ["a"]
+    assert "ZeroDivisionError" in capfd.readouterr().err
+    flag = CompletionFlag(device)
+    start = getattr(device.default_queue, "__unsafe_enqueue_async_py_host_func")
+    start(lambda: seen.append("b"), flag, 7, CPU())
+    device.default_queue.wait_for_host_value(flag, 7)
+    device.synchronize()
+    assert seen == ["a", "b"] and flag.load() == 7
+    getattr(device, "__unsafe_enqueue_async_py_host_func")(lambda: 1 // 0, flag, 8, CPU())
+    device.default_queue.wait_for_host_value(flag, 8)
+    device.synchronize()
+    with pytest.raises(TypeError, match="CompletionFlag"):
+        start(print, 3, 1, CPU())
+    with pytest.raises(TypeError, match="CPU"):
+        start(print, flag, 1, device)
 
 
 def test_symmetric_pools():
