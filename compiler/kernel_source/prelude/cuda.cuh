@@ -87,11 +87,7 @@ __kiln_inline void __stcs(T* place, T value) {
 }
 
 // Warps.
-__kiln_inline unsigned __activemask() {
-  unsigned mask;
-  asm volatile("activemask.b32 %0;" : "=r"(mask));
-  return mask;
-}
+__kiln_inline unsigned __activemask() { return __nvvm_activemask(); }
 __kiln_inline unsigned __ballot_sync(unsigned mask, int value) {
   return __nvvm_vote_ballot_sync(mask, value);
 }
@@ -363,7 +359,7 @@ __kiln_inline unsigned long long globaltimer() {
   return now;
 }
 __kiln_inline void __nanosleep(unsigned nanoseconds) {
-  asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
+  __nvvm_nanosleep(nanoseconds);
 }
 __kiln_inline void __trap() { __builtin_trap(); }
 __kiln_inline void __brkpt() { asm volatile("brkpt;"); }
