@@ -181,6 +181,46 @@ TEST(KernelVocabulary, HalfTypes) {
   check(on_device(text, {512}, {128}, before, "sm_75"), "device 75");
 }
 
+template <class T>
+class KernelBytes : public testing::Test {};
+using ByteTypes = testing::Types<float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz>;
+TYPED_TEST_SUITE(KernelBytes, ByteTypes);
+
+TYPED_TEST(KernelBytes, ConvertAsOnTheHost) {
+  using T = TypeParam;
+  const std::string type = std::is_same_v<T, float8_e4m3fn>     ? "float8_e4m3fn"
+                           : std::is_same_v<T, float8_e4m3fnuz> ? "float8_e4m3fnuz"
+                           : std::is_same_v<T, float8_e5m2>     ? "float8_e5m2"
+                                                                : "float8_e5m2fnuz";
+  // Each float whose upper half is anything and whose lower half is a few things; then each code.
+  const std::string text = "__global__ void f(float* values) {\n  using T = " + type + R"(;
+    unsigned i = global_idx.x;
+    T narrow = values[i];
+    values[i] = narrow.bits;
+    values[i + 4 * 65536] = __builtin_bit_cast(T, (unsigned char)i);
+  })";
+  std::vector<float> before;
+  for (const std::uint32_t lower : {0u, 1u, 0x8000u, 0xffffu})
+    for (std::uint32_t upper = 0; upper < 65536; ++upper)
+      before.push_back(std::bit_cast<float>(upper << 16 | lower));
+  before.resize(8 * 65536);
+  const auto check = [&](const std::vector<float>& after, const char* where) {
+    int wrong = 0;
+    for (std::size_t i = 0; i < 4 * 65536; ++i) {
+      const float expected = T(before[i]).bits;
+      if (after[i] != expected && wrong++ < 5)
+        ADD_FAILURE() << where << ": " << before[i] << " became " << after[i] << " and not "
+                      << expected;
+      const float value = static_cast<float>(T::from_bits(static_cast<std::uint8_t>(i)));
+      const float got = after[i + 4 * 65536];
+      if (got != value && !(std::isnan(got) && std::isnan(value)) && wrong++ < 5)
+        ADD_FAILURE() << where << ": code " << (i & 255) << " is " << got << " and not " << value;
+    }
+  };
+  check(on_host(text, {2048}, {128}, before), "host");
+  check(on_device(text, {2048}, {128}, before), "device");
+}
+
 TEST(KernelVocabulary, NamesOfTheLibrary) {
   const std::string text = R"(
 #include <cstdint>
