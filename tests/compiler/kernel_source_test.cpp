@@ -204,6 +204,21 @@ TEST(KernelSource, NamesWhatCannotBeLinked) {
       HasSubstr("has no form on cpu"));
 }
 
+TEST(KernelSource, RunsUnderEveryOption) {
+  for (const char* options : {"-O0", "-O1", "-Os", "-g", "-G -O0", "-lineinfo", "--use_fast_math",
+                              "-ftz=true", "-fmad=false", "-std=c++23", "-DNDEBUG"}) {
+    std::vector<int> data(100);
+    for (int i = 0; i < 100; ++i) data[i] = i;
+    DeviceKernel device("reverse", kReverse, "sm_90", options);
+    const Array<int> array(data);
+    device.launch({2}, {50}, 50 * sizeof(int), array);
+    EXPECT_EQ(array.get(), reversed()) << options;
+    int* pointer = data.data();
+    HostKernel("reverse", kReverse, options).launch({2}, {50}, 50 * sizeof(int), pointer);
+    EXPECT_EQ(data, reversed()) << options;
+  }
+}
+
 // Each of these would end the process if nobody held LLVM back, or cannot be compiled.
 TEST(KernelSource, ComesBackFromEverySource) {
   const auto repeat = [](const std::string& text, int times) {
