@@ -4,8 +4,10 @@
 #include <clang/AST/Attr.h>
 #include <clang/AST/Decl.h>
 #include <clang/AST/DeclCXX.h>
+#include <clang/AST/DeclTemplate.h>
 #include <clang/AST/Mangle.h>
 #include <clang/AST/PrettyPrinter.h>
+#include <llvm/Support/raw_ostream.h>
 
 #include <string_view>
 
@@ -44,39 +46,61 @@ runtime::KernelParameter describe(clang::QualType type, const clang::ASTContext&
 }
 
 bool is_kernel(const clang::FunctionDecl& function) {
-  if (!function.isThisDeclarationADefinition() || function.isInvalidDecl()) return false;
+  if (!function.isDefined() || function.isInvalidDecl()) return false;
   if (function.hasAttr<clang::CUDAGlobalAttr>()) return true;
   for (const auto* mark : function.specific_attrs<clang::AnnotateAttr>())
     if (mark->getAnnotation() == kKernelMark) return true;
   return false;
 }
 
-void collect(const clang::DeclContext& scope, clang::ASTContext& context,
-             clang::ASTNameGenerator& symbols, std::vector<Declaration>& found) {
-  for (const clang::Decl* decl : scope.decls()) {
-    if (const auto* function = llvm::dyn_cast<clang::FunctionDecl>(decl)) {
-      if (!is_kernel(*function)) continue;
-      Declaration kernel;
-      kernel.name = function->getNameAsString();
-      kernel.qualified_name = function->getQualifiedNameAsString();
-      kernel.symbol = function->isExternC() ? kernel.name : symbols.getName(function);
-      kernel.returns_value = !function->getReturnType()->isVoidType();
-      for (const clang::ParmVarDecl* parameter : function->parameters())
-        kernel.parameters.push_back(describe(parameter->getType(), context));
-      found.push_back(std::move(kernel));
-    } else if (llvm::isa<clang::NamespaceDecl, clang::LinkageSpecDecl>(decl)) {
-      collect(*llvm::cast<clang::DeclContext>(decl), context, symbols, found);
+class Collection {
+ public:
+  explicit Collection(clang::ASTContext& context) : context_(context), symbols_(context) {}
+  std::vector<Declaration> take() { return std::move(found_); }
+
+  void add_all(const clang::DeclContext& scope) {
+    for (const clang::Decl* decl : scope.decls()) {
+      if (const auto* function = llvm::dyn_cast<clang::FunctionDecl>(decl)) {
+        if (function->isThisDeclarationADefinition()) add(*function);
+      } else if (const auto* pattern = llvm::dyn_cast<clang::FunctionTemplateDecl>(decl)) {
+        // A template is a kernel where the source instantiates it.
+        if (!pattern->isThisDeclarationADefinition()) continue;
+        for (const clang::FunctionDecl* instance : pattern->specializations())
+          if (instance->getTemplateSpecializationKind() ==
+              clang::TSK_ExplicitInstantiationDefinition)
+            add(*instance);
+      } else if (llvm::isa<clang::NamespaceDecl, clang::LinkageSpecDecl>(decl)) {
+        add_all(*llvm::cast<clang::DeclContext>(decl));
+      }
     }
   }
-}
+
+ private:
+  void add(const clang::FunctionDecl& function) {
+    if (!is_kernel(function)) return;
+    Declaration kernel;
+    kernel.name = function.getNameAsString();
+    llvm::raw_string_ostream out(kernel.qualified_name);
+    function.getNameForDiagnostic(out, clang::PrintingPolicy(context_.getLangOpts()),
+                                  /*Qualified=*/true);
+    kernel.symbol = function.isExternC() ? kernel.name : symbols_.getName(&function);
+    kernel.returns_value = !function.getReturnType()->isVoidType();
+    for (const clang::ParmVarDecl* parameter : function.parameters())
+      kernel.parameters.push_back(describe(parameter->getType(), context_));
+    found_.push_back(std::move(kernel));
+  }
+
+  clang::ASTContext& context_;
+  clang::ASTNameGenerator symbols_;
+  std::vector<Declaration> found_;
+};
 
 }  // namespace
 
 std::vector<Declaration> find_kernels(clang::ASTContext& context) {
-  std::vector<Declaration> found;
-  clang::ASTNameGenerator symbols(context);
-  collect(*context.getTranslationUnitDecl(), context, symbols, found);
-  return found;
+  Collection collection(context);
+  collection.add_all(*context.getTranslationUnitDecl());
+  return collection.take();
 }
 
 std::vector<const Declaration*> find_named(const std::vector<Declaration>& kernels,

@@ -27,6 +27,11 @@
 
 #include "compiler/crash_guard.h"
 #include "compiler/kernel_source/file_system.h"
+#include "kiln/support/sanitizer.h"
+
+#ifdef KILN_ADDRESS_SANITIZER
+#include <sanitizer/lsan_interface.h>
+#endif
 
 namespace kiln::compiler::kernel_source {
 namespace {
@@ -325,6 +330,9 @@ FrontendResult run_frontend(const FrontendInput& input) {
   std::string fatal;
   bool finished = false;
   llvm::thread worker(std::optional<unsigned>(kStackBytes), [&] {
+#ifdef KILN_ADDRESS_SANITIZER
+    __lsan_disable();  // what Clang held when it crashed is lost
+#endif
     SignalStack signal_stack;
     finished = run_guarded(
         [&] {

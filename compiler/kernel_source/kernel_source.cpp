@@ -122,7 +122,9 @@ runtime::CompiledKernel compile_for_device(const runtime::KernelSource& source,
             "-target-feature", feature.c_str(), "-x", "cuda", "-fcuda-is-device",
             // Without the honour, the backend also fuses what libclc keeps apart.
             "-ffp-contract=fast-honor-pragmas"});
-    append(input.arguments, {"-mlink-builtin-bitcode", kMathFile});
+    // The form of line tables that PTX knows.
+    append(input.arguments,
+           {"-mlink-builtin-bitcode", kMathFile, "-dwarf-version=2", "-fno-dwarf-directory-asm"});
     finish_arguments(input, options);
     result = run_frontend(input);
     if (result.succeeded || last ||

@@ -2,12 +2,13 @@
 
 // Kernel sources on both of their machines: the emulated GPU and this host.
 
-#include <ucontext.h>
-
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "compiler/kernel_source/kernel_source.h"
@@ -54,11 +55,11 @@ class HostKernel {
   }
 
  private:
-  // One stack, on which threads of a block run until one of them waits.
+  // One stack, on which threads of a block run until one of them waits. It is that of a thread of
+  // the process, which every sanitizer understands; only one of them runs at a time.
   struct Fiber {
-    ucontext_t context;
-    std::vector<char> stack = std::vector<char>(256 << 10);
-    std::uint32_t begin = 0, thread = 0;
+    std::thread thread;
+    std::uint32_t begin = 0, index = 0;
     bool waits = false;
   };
   struct Block : runtime::KernelBlock {
@@ -66,32 +67,41 @@ class HostKernel {
     const void* const* arguments = nullptr;
     std::map<const void*, void*> areas;
     std::vector<std::unique_ptr<std::byte[]>> memory;
-    ucontext_t scheduler;
-    Fiber* current = nullptr;
+    std::mutex mutex;
+    std::condition_variable changed;
+    Fiber* current = nullptr;  // null: the scheduler runs
 
     void* area(std::size_t bytes) {
       memory.push_back(std::make_unique<std::byte[]>(bytes + 64));
       return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory.back().get()) + 63) &
                                      ~std::uintptr_t{63});
     }
-    void resume(Fiber& fiber) {
-      current = &fiber;
+    void hand_over(Fiber* to, Fiber* self) {
+      std::unique_lock lock(mutex);
+      current = to;
+      changed.notify_all();
+      changed.wait(lock, [&] { return current == self; });
+    }
+    void run(Fiber& fiber) {
+      {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return current == &fiber; });
+      }
+      kernel->run_(this, arguments, fiber.begin, num_threads);
+      std::lock_guard lock(mutex);
       fiber.waits = false;
-      ::swapcontext(&scheduler, &fiber.context);
+      current = nullptr;
+      changed.notify_all();
     }
   };
 
-  static void start_fiber(unsigned high, unsigned low) {
-    auto* block = reinterpret_cast<Block*>((std::uintptr_t{high} << 32) | low);
-    block->kernel->run_(block, block->arguments, block->current->begin, block->num_threads);
-  }
   static void wait(runtime::KernelBlock* base) {
     auto* block = static_cast<Block*>(base);
     Fiber* fiber = block->current;
-    fiber->thread = block->thread;
+    fiber->index = block->thread;
     fiber->waits = true;
-    ::swapcontext(&fiber->context, &block->scheduler);
-    block->thread = fiber->thread;
+    block->hand_over(nullptr, fiber);
+    block->thread = fiber->index;
   }
 
   void run_block(Size grid, Size size, Size at, std::size_t dynamic_bytes,
@@ -124,24 +134,19 @@ class HostKernel {
       fibers.push_back(std::make_unique<Fiber>());
       Fiber& fiber = *fibers.back();
       fiber.begin = next;
-      ::getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.data();
-      fiber.context.uc_stack.ss_size = fiber.stack.size();
-      fiber.context.uc_link = &block.scheduler;
-      const auto address = reinterpret_cast<std::uintptr_t>(&block);
-      ::makecontext(&fiber.context, reinterpret_cast<void (*)()>(&start_fiber), 2,
-                    static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
-      block.resume(fiber);
-      next = fiber.waits ? fiber.thread + 1 : block.num_threads;
+      fiber.thread = std::thread([&block, &fiber] { block.run(fiber); });
+      block.hand_over(&fiber, nullptr);
+      next = fiber.waits ? fiber.index + 1 : block.num_threads;
     }
     for (bool any = true; any;) {
       any = false;
       for (auto& fiber : fibers)
         if (fiber->waits) {
           any = true;
-          block.resume(*fiber);
+          block.hand_over(fiber.get(), nullptr);
         }
     }
+    for (auto& fiber : fibers) fiber->thread.join();
   }
 
   runtime::CompiledKernel compiled_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -180,6 +181,46 @@ TEST(KernelVocabulary, HalfTypes) {
   check(on_device(text, {512}, {128}, before, "sm_75"), "device 75");
 }
 
+template <class T>
+class KernelBytes : public testing::Test {};
+using ByteTypes = testing::Types<float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz>;
+TYPED_TEST_SUITE(KernelBytes, ByteTypes);
+
+TYPED_TEST(KernelBytes, ConvertAsOnTheHost) {
+  using T = TypeParam;
+  const std::string type = std::is_same_v<T, float8_e4m3fn>     ? "float8_e4m3fn"
+                           : std::is_same_v<T, float8_e4m3fnuz> ? "float8_e4m3fnuz"
+                           : std::is_same_v<T, float8_e5m2>     ? "float8_e5m2"
+                                                                : "float8_e5m2fnuz";
+  // Each float whose upper half is anything and whose lower half is a few things; then each code.
+  const std::string text = "__global__ void f(float* values) {\n  using T = " + type + R"(;
+    unsigned i = global_idx.x;
+    T narrow = values[i];
+    values[i] = narrow.bits;
+    values[i + 4 * 65536] = __builtin_bit_cast(T, (unsigned char)i);
+  })";
+  std::vector<float> before;
+  for (const std::uint32_t lower : {0u, 1u, 0x8000u, 0xffffu})
+    for (std::uint32_t upper = 0; upper < 65536; ++upper)
+      before.push_back(std::bit_cast<float>(upper << 16 | lower));
+  before.resize(8 * 65536);
+  const auto check = [&](const std::vector<float>& after, const char* where) {
+    int wrong = 0;
+    for (std::size_t i = 0; i < 4 * 65536; ++i) {
+      const float expected = T(before[i]).bits;
+      if (after[i] != expected && wrong++ < 5)
+        ADD_FAILURE() << where << ": " << before[i] << " became " << after[i] << " and not "
+                      << expected;
+      const float value = static_cast<float>(T::from_bits(static_cast<std::uint8_t>(i)));
+      const float got = after[i + 4 * 65536];
+      if (got != value && !(std::isnan(got) && std::isnan(value)) && wrong++ < 5)
+        ADD_FAILURE() << where << ": code " << (i & 255) << " is " << got << " and not " << value;
+    }
+  };
+  check(on_host(text, {2048}, {128}, before), "host");
+  check(on_device(text, {2048}, {128}, before), "device");
+}
+
 TEST(KernelVocabulary, NamesOfTheLibrary) {
   const std::string text = R"(
 #include <cstdint>
@@ -271,6 +312,73 @@ __global__ __launch_bounds__(64) void f(float* out) {
   EXPECT_EQ(out[13], 6 + 2 + 0x11111111);
   EXPECT_EQ(out[14], 4321 + 1 + 7);
   EXPECT_EQ(out[15], 1);
+}
+
+TEST(KernelVocabulary, IntegersAndConversionsOfCuda) {
+  const std::string text = R"(__global__ void f(long long* out) {
+    int i = 0;
+    out[i++] = __popc(0xf0f0) + __popcll(~0ull);
+    out[i++] = __clz(1) + __clz(0) + __clzll(1);
+    out[i++] = __ffs(0) + __ffs(8) + __ffsll(1ll << 40);
+    out[i++] = __brev(1u) + (__brevll(1ull) >> 63);
+    out[i++] = __byte_perm(0x33221100, 0x77665544, 0x7531);
+    out[i++] = __funnelshift_l(0x80000000u, 1u, 1);
+    out[i++] = __funnelshift_r(0x80000000u, 1u, 1);
+    out[i++] = __mulhi(-1, 2) + __umulhi(~0u, 2u);
+    out[i++] = __mul64hi(-1, 4) + __umul64hi(~0ull, 4);
+    out[i++] = __mul24(-3, 5) + __umul24(3, 5);
+    out[i++] = __sad(3, 10, 100);
+    out[i++] = __dp4a(0x01020304, 0x01010101, 1);
+    out[i++] = __float2int_rn(2.5f) * 1000 + __float2int_rz(2.9f) * 100 + __float2int_ru(2.1f) * 10 +
+               __float2int_rd(-2.1f);
+    out[i++] = __double2ll_rn(1e15 + 0.5);
+    out[i++] = __float_as_int(__int2float_rz(16777217)) - __float_as_int(16777216.0f);
+    out[i++] = __float_as_int(__fadd_ru(1.0f, 1e-10f)) - __float_as_int(1.0f);
+    out[i++] = __float_as_int(__fmul_rz(1.1f, 1.1f)) - __float_as_int(1.21f);
+    out[i++] = __double_as_longlong(__hiloint2double(0x3ff00000, 5)) & 0xff;
+    out[i++] = __double2hiint(1.0) >> 20;
+    out[i++] = __saturatef(2.0f) + __saturatef(-1.0f);
+    out[i++] = __isGlobal(out) + 2 * __isShared(out);
+    out[i++] = make_uchar4(1, 2, 3, 4).w + sizeof(float3) + alignof(float4) + alignof(double2);
+    __half2 h = __hfma2(__floats2half2_rn(1, 2), __float2half2_rn(3), __half2half2(__half(0.5f)));
+    out[i++] = __low2float(h) * 10 + __high2float(h) * 100;
+    out[i++] = __half_as_ushort(hexp(__half(0.0f))) + __hgt(__half(2.0f), __half(1.0f));
+    out[i++] = __syncthreads_or(0) + 2 * __syncthreads_and(1);
+  })";
+  const std::vector<long long> expected = {
+      8 + 64,
+      31 + 32 + 63,
+      0 + 4 + 41,
+      (1ll << 31) + 1,
+      0x77553311,
+      3,
+      0xc0000000ll,
+      -1 + 1,
+      -1 + 3,
+      -15 + 15,
+      107,
+      11,
+      2000 + 200 + 30 - 3,
+      1000000000000000ll,
+      0,
+      1,
+      static_cast<int>(std::bit_cast<std::uint32_t>(std::nextafter(
+                           static_cast<float>(1.1f * static_cast<double>(1.1f)),
+                           1.1f * static_cast<double>(1.1f) <
+                                   static_cast<float>(1.1f * static_cast<double>(1.1f))
+                               ? 0.0f
+                               : static_cast<float>(1.1f * static_cast<double>(1.1f)))) -
+                       std::bit_cast<std::uint32_t>(1.21f)),
+      5,
+      0x3ff,
+      1,
+      1,
+      4 + 12 + 16 + 16,
+      35 + 650,
+      0x3c00 + 1,
+      2,
+  };
+  EXPECT_EQ(on_device(text, {1}, {1}, std::vector<long long>(expected.size())), expected);
 }
 
 }  // namespace

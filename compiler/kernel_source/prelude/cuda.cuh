@@ -87,17 +87,12 @@ __kiln_inline void __stcs(T* place, T value) {
 }
 
 // Warps.
-__kiln_inline unsigned __activemask() {
-  unsigned mask;
-  asm volatile("activemask.b32 %0;" : "=r"(mask));
-  return mask;
-}
+__kiln_inline unsigned __activemask() { return __nvvm_activemask(); }
 __kiln_inline unsigned __ballot_sync(unsigned mask, int value) {
   return __nvvm_vote_ballot_sync(mask, value);
 }
 __kiln_inline int __any_sync(unsigned mask, int value) { return __nvvm_vote_any_sync(mask, value); }
 __kiln_inline int __all_sync(unsigned mask, int value) { return __nvvm_vote_all_sync(mask, value); }
-__kiln_inline unsigned __lanemask_lt() { return __nvvm_read_ptx_sreg_lanemask_lt(); }
 template <class T>
 __kiln_inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
   return kiln::gpu::__shuffle_idx(mask, value, lane, width);
@@ -357,13 +352,8 @@ __kiln_inline __half hrsqrt(__half a) { return rsqrtf(a); }
 // Time, and the end.
 __kiln_inline long long clock64() { return __nvvm_read_ptx_sreg_clock64(); }
 __kiln_inline int clock() { return __nvvm_read_ptx_sreg_clock(); }
-__kiln_inline unsigned long long globaltimer() {
-  unsigned long long now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  return now;
-}
 __kiln_inline void __nanosleep(unsigned nanoseconds) {
-  asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
+  __nvvm_nanosleep(nanoseconds);
 }
 __kiln_inline void __trap() { __builtin_trap(); }
 __kiln_inline void __brkpt() { asm volatile("brkpt;"); }

@@ -19,6 +19,7 @@ __kiln_get(ClusterIdx, block_idx.x, block_idx.y, block_idx.z)
 __kiln_get(ClusterDim, 1, 1, 1)
 #endif
 
+template <class = void>
 __kiln_inline void barrier() { __syncthreads(); }
 
 template <class T, int N, auto Site = [] {}>
@@ -50,11 +51,17 @@ __kiln_inline unsigned long long __compare_exchange(unsigned long long* place,
   return __nvvm_atom_cas_gen_ll(reinterpret_cast<long long*>(place), expected, desired);
 }
 
+template <class = void>
 __kiln_inline unsigned lane_id() { return __nvvm_read_ptx_sreg_laneid(); }
+template <class = void>
 __kiln_inline constexpr unsigned warp_size() { return 32; }
+template <class = void>
 __kiln_inline void warp_sync() { __nvvm_bar_warp_sync(0xffffffffu); }
+template <class = void>
 __kiln_inline unsigned ballot(bool value) { return __nvvm_vote_ballot_sync(0xffffffffu, value); }
+template <class = void>
 __kiln_inline bool warp_any(bool value) { return __nvvm_vote_any_sync(0xffffffffu, value); }
+template <class = void>
 __kiln_inline bool warp_all(bool value) { return __nvvm_vote_all_sync(0xffffffffu, value); }
 
 // Values of any size go in pieces of 4 bytes.

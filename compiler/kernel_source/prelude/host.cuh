@@ -36,6 +36,7 @@ __kiln_get(GridDim, __kiln_current()->grid_dim[0], __kiln_current()->grid_dim[1]
 __kiln_get(ClusterIdx, block_idx.x, block_idx.y, block_idx.z)
 __kiln_get(ClusterDim, 1, 1, 1)
 
+template <class = void>
 __kiln_inline void barrier() {
   __kiln_wait();
   __kiln_state* state = __kiln_current();
@@ -63,11 +64,17 @@ inline B __compare_exchange(B* place, B expected, B desired) {
   return expected;
 }
 
+template <class = void>
 __kiln_inline unsigned lane_id() { return 0; }
+template <class = void>
 __kiln_inline constexpr unsigned warp_size() { return 1; }
+template <class = void>
 __kiln_inline void warp_sync() {}
+template <class = void>
 __kiln_inline unsigned ballot(bool value) { return value; }
+template <class = void>
 __kiln_inline bool warp_any(bool value) { return value; }
+template <class = void>
 __kiln_inline bool warp_all(bool value) { return value; }
 template <class T>
 __kiln_inline T shuffle_idx(T value, unsigned) {

@@ -57,42 +57,51 @@ using __pair_of = std::enable_if_t<
   __kiln_two(name, __kiln_float2(name, length), __kiln_double2(name, length))
 #define __kiln_built_in(name) __kiln_one(name, __builtin_##name##f, __builtin_##name)
 
-#ifdef __CUDA_ARCH__
-// Those of libclc flush small results to zero, or are off by more than CUDA promises.
-__kiln_external(exp, 3)
-__kiln_external(exp2, 4)
+// exp and exp2 of float have no branches, so that loops over threads on the host stay loops over
+// vectors; and those of libclc give zero for results below the normal numbers.
+//
 // exp(r) * 2^n for |r| <= ln(2) / 2; the power of two comes in halves, so that the last product
 // alone rounds.
 __kiln_inline float __exp_parts(float r, float n) {
   float p = 1.98527617612853646e-4f;
-  p = __builtin_fmaf(p, r, 1.39304355252534151e-3f);
-  p = __builtin_fmaf(p, r, 8.33336077630519867e-3f);
-  p = __builtin_fmaf(p, r, 4.16664853692054749e-2f);
-  p = __builtin_fmaf(p, r, 0.166666671633720398f);
-  p = __builtin_fmaf(p, r, 0.5f);
-  p = __builtin_fmaf(p, r * r, r) + 1.0f;
+  p = p * r + 1.39304355252534151e-3f;
+  p = p * r + 8.33336077630519867e-3f;
+  p = p * r + 4.16664853692054749e-2f;
+  p = p * r + 0.166666671633720398f;
+  p = p * r + 0.5f;
+  p = p * (r * r) + r + 1.0f;
   const int i = static_cast<int>(n), half = i >> 1;
   return p * __builtin_bit_cast(float, (half + 127) << 23) *
          __builtin_bit_cast(float, (i - half + 127) << 23);
 }
+// Within bounds where the result is zero or infinity; NaN comes out as some number.
+__kiln_inline float __bounded(float x, float low, float high) {
+  x = x > low ? x : low;
+  return x < high ? x : high;
+}
 __kiln_inline float __exp(float x) {
-  const float bounded = __builtin_fminf(__builtin_fmaxf(x, -105.0f), 90.0f);
+  const float bounded = __bounded(x, -105.0f, 90.0f);
   const float n = __builtin_rintf(bounded * 1.44269504f);
-  float r = __builtin_fmaf(n, -0.693147182f, bounded);
-  r = __builtin_fmaf(n, 1.90465421e-9f, r);
+  // The first constant is short, so that its product with n is exact.
+  const float r = bounded - n * 0.693145751953125f - n * 1.42860682030941723e-6f;
   return x != x ? x : __exp_parts(r, n);
 }
 __kiln_inline float __exp2(float x) {
-  const float bounded = __builtin_fminf(__builtin_fmaxf(x, -152.0f), 130.0f);
+  const float bounded = __bounded(x, -152.0f, 130.0f);
   const float n = __builtin_rintf(bounded);
   return x != x ? x : __exp_parts((bounded - n) * 0.693147182f, n);
 }
-__kiln_one(exp, __exp, _Z3expd)
-__kiln_one(exp2, __exp2, _Z4exp2d)
-extern "C" __device__ __attribute__((const, nothrow)) double _Z3powdd(double, double);
+__kiln_external(exp, 3)
+__kiln_external(exp2, 4)
+__kiln_one(exp, __exp, __kiln_double(exp, 3))
+__kiln_one(exp2, __exp2, __kiln_double(exp2, 4))
+
+#ifdef __CUDA_ARCH__
 __kiln_external(sinpi, 5)
 __kiln_external(cospi, 5)
-// By the approximation of Lanczos, with the coefficients of Godfrey for g = 6.0246800407767296.
+extern "C" __device__ __attribute__((const, nothrow)) double _Z3powdd(double, double);
+// That of libclc is off by more than CUDA promises. This is the approximation of Lanczos, with the
+// coefficients of Godfrey for g = 6.0246800407767296.
 __kiln_inline double __tgamma_of_positive(double x) {
   constexpr double kAbove[13] = {23531376880.41075968857200767445,
                                  42919803642.64909876895789904700,
@@ -161,8 +170,6 @@ __kiln_inline double __tgamma(double x) {
 __kiln_inline float __tgamma(float x) { return static_cast<float>(__tgamma(static_cast<double>(x))); }
 __kiln_one(tgamma, __tgamma, __tgamma)
 #else
-__kiln_one_of(exp, 3)
-__kiln_one_of(exp2, 4)
 __kiln_one_of(tgamma, 6)
 #endif
 __kiln_one_of(expm1, 5)
