@@ -732,6 +732,42 @@ def test_moves_name_the_line_of_the_op():
         assert "test_distributed.py" in str(error.value) and ".cpp" not in str(error.value)
 
 
+def test_calls_take_the_short_way():
+    rows, columns = mapped(TP2, Sharded(0)), mapped(TP2, Sharded(1))
+
+    def mixed(x, cache, b, *, gain):
+        cache[0] = b
+        return {"sum": x * gain + b, "b": b + 1}, x.to(columns)
+
+    run = compile(mixed)(
+        TensorLayout(F32, ["n", 4], rows), BufferLayout(F32, [3, 4], rows), TensorLayout(F32, [4], CPU()), gain=2
+    )
+
+    def refuse(*_):
+        raise AssertionError("the long way")
+
+    run._run = refuse
+    cache, b = Tensor.zeros([3, 4]).to(rows), array(4, seed=2)
+    for n in (1, 2, 5):
+        x = array(n, 4)
+        result, moved = run(Tensor(x).to(rows), cache, Tensor(b), gain=2)
+        np.testing.assert_array_equal(result["sum"].to_numpy(), x * 2 + b)
+        np.testing.assert_array_equal(result["b"].to_numpy(), b + 1)
+        assert (moved.mapping, result["sum"].mapping) == (columns, rows)
+        np.testing.assert_array_equal(moved.to_numpy(), x)
+    np.testing.assert_array_equal(cache.to_numpy(), [b, 0 * b, 0 * b])
+    x = Tensor(array(2, 4))
+    for given in (x, x.to(columns), x.to(TP2), x.to(rows)[:, :3], x.to(rows) > 0):  # each has an error
+        with pytest.raises(AssertionError, match="the long way"):
+            run(given, cache, Tensor(b), gain=2)
+    # Sizes of the whole are compared before.
+    two = compile(lambda x, y: (x, y))(TensorLayout(F32, ["n"], rows), TensorLayout(F32, [1, "n"], columns))
+    two._run = refuse
+    two(Tensor(array(2)).to(rows), Tensor(array(1, 2)).to(columns))
+    with pytest.raises(AssertionError, match="the long way"):
+        two(Tensor(array(2)).to(rows), Tensor(array(1, 3)).to(columns))
+
+
 def test_call_errors():
     rows = mapped(TP2, Sharded(0))
     run = compile(lambda x, b: x + b)(TensorLayout(F32, [4, 6], rows), TensorLayout(F32, [6], CPU()))
