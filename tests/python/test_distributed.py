@@ -285,6 +285,14 @@ def conv(x, w):
     return sum(padded[:, r:r + rows, s:s + columns] @ w[r, s] for r in range(3) for s in range(3))
 
 
+def transposed_conv(x, w):
+    out = np.zeros((x.shape[0], x.shape[1] + w.shape[0] - 1, x.shape[2] + w.shape[1] - 1, w.shape[2]), x.dtype)
+    for r in range(w.shape[0]):
+        for s in range(w.shape[1]):
+            out[:, r:r + x.shape[1], s:s + x.shape[2]] += x @ w[r, s].T
+    return out
+
+
 INDICES = np.array([[1, 0, 2], [2, 2, 1]])
 OPS = [
     ("add", lambda a, b: a + b, None, [(6, 4), (6, 4)]),
@@ -334,6 +342,8 @@ OPS = [
      lambda a, u: a + np.array([[u[0, 1], u[0, 0], 0], [0, 0, u[1, 0] + u[1, 1]], [u[2, 0], u[2, 1], 0]]),
      [(3, 3), (3, 2)]),
     ("conv2d", lambda a, w: F.conv2d(a, w, padding=(1, 1, 1, 1)), conv, [(2, 4, 3, 4), (3, 3, 4, 6)]),
+    ("conv2d_transpose", F.conv2d_transpose, transposed_conv, [(2, 4, 3, 4), (3, 2, 6, 4)]),
+    ("irfft", lambda a: F.irfft(a, n=4, axis=1), lambda a: np.fft.irfft(a.astype(np.float64), 4, 1), [(4, 3, 6)]),
     ("avg_pool2d", lambda a: F.avg_pool2d(a, 2, 2), lambda a: a.reshape(4, 2, 2, 1, 2, 3).mean((2, 4)),
      [(4, 4, 2, 3)]),
     ("max_pool2d", lambda a: F.max_pool2d(a, 2, 2), lambda a: a.reshape(4, 2, 2, 1, 2, 3).max((2, 4)),
@@ -675,6 +685,18 @@ def test_symbolic_sizes_are_split_and_gathered():
         assert c.placements == (Sharded(0),)
     with pytest.raises(ShardingError, match=r"The dim n \+ 1 cannot be sharded"):
         compile(lambda x: x)(TensorLayout(F32, [Tensor([1]).shape[0] + "n", 4], rows))
+
+
+def test_batches_stay_split():
+    rows = mapped(TP2, Sharded(0))
+    image, signal = Tensor(array(4, 3, 3, 2)).to(rows), Tensor(array(4, 3)).to(rows)
+    for made in (
+        F.conv2d_transpose(image, Tensor(array(2, 2, 5, 2))),
+        F.conv2d(image, Tensor(array(2, 2, 2, 5)), bias=Tensor(array(5))),
+        F.irfft(signal, n=4, axis=1),
+        image.reshape([4, 9, 2]) @ Tensor(array(4, 2, 5)),
+    ):
+        assert made.placements == (Sharded(0),)
 
 
 def test_split_symbols_are_sizes_of_the_graph():
