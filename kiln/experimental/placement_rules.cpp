@@ -83,7 +83,13 @@ class Rule {
         return scatter();
       case OpKind::conv2d:
       case OpKind::conv3d:
+      case OpKind::conv2d_transpose:
         return convolution();
+      case OpKind::irfft: {
+        // The last axis of complex numbers holds their parts.
+        const MaybeAxis split = sharded_axis(operands_[0]);
+        return split && *split < out_shape().rank() ? beside(attribute_axis()) : std::nullopt;
+      }
       case OpKind::max_pool2d:
         return is_partial(operands_[0]) ? std::nullopt : pool();
       case OpKind::avg_pool2d:
@@ -321,9 +327,11 @@ class Rule {
     }
     if (is_partial(operands_[0]) || is_partial(operands_[1])) return std::nullopt;
     if (in == 0 && !taps) return sharded(0);
-    if (op_.attribute<std::int64_t>("groups") != 1) return std::nullopt;
-    if (!in && taps == taps_rank - 1) return sharded(channels);
-    if (in == channels && taps == taps_rank - 2) return Partial{};
+    // The filter of a transposed one has the output channels before those of the input.
+    const bool is_transposed = op_.kind == OpKind::conv2d_transpose;
+    if (!is_transposed && op_.attribute<std::int64_t>("groups") != 1) return std::nullopt;
+    if (!in && taps == taps_rank - (is_transposed ? 2 : 1)) return sharded(channels);
+    if (in == channels && taps == taps_rank - (is_transposed ? 1 : 2)) return Partial{};
     return std::nullopt;
   }
 

@@ -309,6 +309,11 @@ Graph Graph::copy() const {
   if (auto it = map.find(state_->always_ready); it != map.end()) copy->always_ready = it->second;
   copy->chains.clear();
   for (auto [device, chain] : state_->chains) copy->chains[device] = map.at(chain);
+  copy->seeds = state_->seeds;
+  for (detail::RandomSeed& seed : copy->seeds)
+    if (seed.value) seed.value = map.at(seed.value);
+  if (state_->caller_seed) copy->caller_seed = map.at(state_->caller_seed);
+  copy->caller_draws = state_->caller_draws;
   for (const auto& [weight, known] : state_->weights)
     copy->weights[weight] = {known.state, map.at(known.value)};
   return Graph(copy);

@@ -31,6 +31,33 @@ TEST(RandomOps, DrawFromTheSeedOfTheirGraph) {
               testing::AllOf(HasSubstr("dense<[5]>"), HasSubstr("dense<[6]>"),
                              HasSubstr("random.uniform"), HasSubstr("random.normal")));
   EXPECT_EQ(Graph::parse(g.to_string()).to_string(), g.to_string());
+  Graph kept("kept");
+  {
+    const Graph::Scope around(kept);
+    ops::random::set_seed(5);
+    ops::random::uniform(like);
+  }
+  const Graph copied = kept.copy();
+  {
+    const Graph::Scope around(copied);
+    copied.output({ops::random::uniform(like)});
+  }
+  EXPECT_THAT(copied.to_string(), HasSubstr("dense<[6]>"));
+  // A subgraph draws from the seed of whoever calls it.
+  Graph caller("caller");
+  Graph::Scope calls(caller);
+  const Graph sub = caller.add_subgraph("sub");
+  {
+    const Graph::Scope body(sub);
+    sub.output({ops::random::uniform(like), ops::random::uniform(like)});
+  }
+  EXPECT_THROW(ops::call(sub, {}), RuntimeError);
+  ops::random::set_seed(7);
+  ops::call(sub, {});
+  ops::call(sub, {});
+  caller.output({ops::random::uniform(like)});
+  EXPECT_THAT(caller.to_string(), testing::AllOf(HasSubstr("dense<[7]>"), HasSubstr("dense<[9]>"),
+                                                 HasSubstr("dense<[11]>")));
   // A graph inside of another has a seed of its own.
   Graph inner("inner");
   Graph::Scope inside(inner);

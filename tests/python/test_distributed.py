@@ -285,6 +285,14 @@ def conv(x, w):
     return sum(padded[:, r:r + rows, s:s + columns] @ w[r, s] for r in range(3) for s in range(3))
 
 
+def transposed_conv(x, w):
+    out = np.zeros((x.shape[0], x.shape[1] + w.shape[0] - 1, x.shape[2] + w.shape[1] - 1, w.shape[2]), x.dtype)
+    for r in range(w.shape[0]):
+        for s in range(w.shape[1]):
+            out[:, r:r + x.shape[1], s:s + x.shape[2]] += x @ w[r, s].T
+    return out
+
+
 INDICES = np.array([[1, 0, 2], [2, 2, 1]])
 OPS = [
     ("add", lambda a, b: a + b, None, [(6, 4), (6, 4)]),
@@ -334,6 +342,8 @@ OPS = [
      lambda a, u: a + np.array([[u[0, 1], u[0, 0], 0], [0, 0, u[1, 0] + u[1, 1]], [u[2, 0], u[2, 1], 0]]),
      [(3, 3), (3, 2)]),
     ("conv2d", lambda a, w: F.conv2d(a, w, padding=(1, 1, 1, 1)), conv, [(2, 4, 3, 4), (3, 3, 4, 6)]),
+    ("conv2d_transpose", F.conv2d_transpose, transposed_conv, [(2, 4, 3, 4), (3, 2, 6, 4)]),
+    ("irfft", lambda a: F.irfft(a, n=4, axis=1), lambda a: np.fft.irfft(a.astype(np.float64), 4, 1), [(4, 3, 6)]),
     ("avg_pool2d", lambda a: F.avg_pool2d(a, 2, 2), lambda a: a.reshape(4, 2, 2, 1, 2, 3).mean((2, 4)),
      [(4, 4, 2, 3)]),
     ("max_pool2d", lambda a: F.max_pool2d(a, 2, 2), lambda a: a.reshape(4, 2, 2, 1, 2, 3).max((2, 4)),
@@ -677,6 +687,18 @@ def test_symbolic_sizes_are_split_and_gathered():
         compile(lambda x: x)(TensorLayout(F32, [Tensor([1]).shape[0] + "n", 4], rows))
 
 
+def test_batches_stay_split():
+    rows = mapped(TP2, Sharded(0))
+    image, signal = Tensor(array(4, 3, 3, 2)).to(rows), Tensor(array(4, 3)).to(rows)
+    for made in (
+        F.conv2d_transpose(image, Tensor(array(2, 2, 5, 2))),
+        F.conv2d(image, Tensor(array(2, 2, 2, 5)), bias=Tensor(array(5))),
+        F.irfft(signal, n=4, axis=1),
+        image.reshape([4, 9, 2]) @ Tensor(array(4, 2, 5)),
+    ):
+        assert made.placements == (Sharded(0),)
+
+
 def test_split_symbols_are_sizes_of_the_graph():
     rows, both = mapped(TP2, Sharded(0)), mapped(mesh_of(dp=2, tp=2), Sharded(0), Sharded(0))
     plain = TensorLayout(F32, ["n"], CPU())
@@ -730,6 +752,42 @@ def test_moves_name_the_line_of_the_op():
         with pytest.raises(ValueError, match="The part of a tensor of shape .* that device 0 of DeviceMesh") as error:
             run(Tensor(array(5)).to(rows))
         assert "test_distributed.py" in str(error.value) and ".cpp" not in str(error.value)
+
+
+def test_calls_take_the_short_way():
+    rows, columns = mapped(TP2, Sharded(0)), mapped(TP2, Sharded(1))
+
+    def mixed(x, cache, b, *, gain):
+        cache[0] = b
+        return {"sum": x * gain + b, "b": b + 1}, x.to(columns)
+
+    run = compile(mixed)(
+        TensorLayout(F32, ["n", 4], rows), BufferLayout(F32, [3, 4], rows), TensorLayout(F32, [4], CPU()), gain=2
+    )
+
+    def refuse(*_):
+        raise AssertionError("the long way")
+
+    run._run = refuse
+    cache, b = Tensor.zeros([3, 4]).to(rows), array(4, seed=2)
+    for n in (1, 2, 5):
+        x = array(n, 4)
+        result, moved = run(Tensor(x).to(rows), cache, Tensor(b), gain=2)
+        np.testing.assert_array_equal(result["sum"].to_numpy(), x * 2 + b)
+        np.testing.assert_array_equal(result["b"].to_numpy(), b + 1)
+        assert (moved.mapping, result["sum"].mapping) == (columns, rows)
+        np.testing.assert_array_equal(moved.to_numpy(), x)
+    np.testing.assert_array_equal(cache.to_numpy(), [b, 0 * b, 0 * b])
+    x = Tensor(array(2, 4))
+    for given in (x, x.to(columns), x.to(TP2), x.to(rows)[:, :3], x.to(rows) > 0):  # each has an error
+        with pytest.raises(AssertionError, match="the long way"):
+            run(given, cache, Tensor(b), gain=2)
+    # Sizes of the whole are compared before.
+    two = compile(lambda x, y: (x, y))(TensorLayout(F32, ["n"], rows), TensorLayout(F32, [1, "n"], columns))
+    two._run = refuse
+    two(Tensor(array(2)).to(rows), Tensor(array(1, 2)).to(columns))
+    with pytest.raises(AssertionError, match="the long way"):
+        two(Tensor(array(2)).to(rows), Tensor(array(1, 3)).to(columns))
 
 
 def test_call_errors():

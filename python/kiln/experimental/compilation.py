@@ -224,11 +224,6 @@ class _Argument:
         self.device = layout.mesh.devices[0]
         self.count = layout.mesh.num_devices
 
-    def facts(self) -> tuple[bool, DType, Device, list[int]]:
-        """What the short way checks; -1 is any size."""
-        extents = dict(self.extents)
-        return self.is_buffer, self.dtype, self.device, [extents.get(axis, -1) for axis in range(self.rank)]
-
     def buffers(self, value: Any) -> list[Buffer]:
         """The memory of the argument, that of each shard."""
         if isinstance(value, Buffer):
@@ -300,10 +295,7 @@ class CompiledCallable(_Signature, Generic[P, R]):
         self._weights = MappingProxyType(dict(weights or {}))
         routes = routes_of(in_tree)
         self._arguments = [_Argument(layout, route) for layout, route in zip(self._in_layouts, routes, strict=True)]
-        self._fast = None
-        if model and not any(layout.mesh.num_devices > 1 for layout in [*in_layouts, *out_layouts]):
-            facts = [argument.facts() for argument in self._arguments]
-            self._fast = _fast_call(model, in_tree, out_tree, facts)
+        self._fast = _fast_call(model, in_tree, out_tree, self._in_layouts, self._out_layouts) if model else None
 
     @classmethod
     def from_engine_model(

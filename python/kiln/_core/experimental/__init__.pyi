@@ -710,7 +710,5 @@ def _check_part_names(layouts: object, routes: Sequence[str]) -> None:
 def _is_made_from(model: object, artifact: kiln._core.engine.CompiledModel) -> bool:
     """Whether the model runs the code of the artifact."""
 
-def _fast_call(model: object, in_tree: object, out_tree: object, arguments: object) -> object:
-    """
-    The short way, or None for structures with classes; an argument is whether it is a buffer, its dtype, device and sizes, -1 for any.
-    """
+def _fast_call(model: object, in_tree: object, out_tree: object, in_layouts: object, out_layouts: object) -> object:
+    """The short way, or None for structures with classes."""
