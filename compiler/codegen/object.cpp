@@ -3,9 +3,6 @@
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
-#include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/InstIterator.h>
-#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -24,10 +21,10 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "compiler/codegen/instrument.h"
+#include "compiler/codegen/single_lanes.h"
 #include "compiler/crash_guard.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
@@ -76,46 +73,11 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Isa& isa) {
       llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
 }
 
-// A masked store of one known lane becomes a store of that lane. LLVM 22 does this itself, but
-// takes the width from before a truncation in front of the store and writes over what lies behind
-// (llvm/llvm-project issue 179489).
 class StoreSingleLanes : public llvm::PassInfoMixin<StoreSingleLanes> {
  public:
   llvm::PreservedAnalyses run(llvm::Function& function, llvm::FunctionAnalysisManager&) {
-    std::vector<llvm::IntrinsicInst*> stores;
-    for (llvm::Instruction& instruction : llvm::instructions(function)) {
-      auto* intrinsic = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
-      if (intrinsic && intrinsic->getIntrinsicID() == llvm::Intrinsic::masked_store)
-        stores.push_back(intrinsic);
-    }
-    bool changed = false;
-    for (llvm::IntrinsicInst* store : stores) {
-      const auto* mask = llvm::dyn_cast<llvm::Constant>(store->getArgOperand(2));
-      std::optional<unsigned> lane = mask ? only_lane(*mask) : std::nullopt;
-      if (!lane) continue;
-      llvm::IRBuilder<> b(store);
-      llvm::Value* value = b.CreateExtractElement(store->getArgOperand(0), std::uint64_t{*lane});
-      llvm::Value* place = b.CreateConstGEP1_64(value->getType(), store->getArgOperand(1), *lane);
-      llvm::Align align = store->getParamAlign(1).valueOrOne();
-      const std::uint64_t size = function.getDataLayout().getTypeStoreSize(value->getType());
-      b.CreateAlignedStore(value, place, llvm::commonAlignment(align, *lane * size));
-      store->eraseFromParent();
-      changed = true;
-    }
-    return changed ? llvm::PreservedAnalyses::none() : llvm::PreservedAnalyses::all();
-  }
-
- private:
-  static std::optional<unsigned> only_lane(const llvm::Constant& mask) {
-    std::optional<unsigned> found;
-    auto* type = llvm::cast<llvm::FixedVectorType>(mask.getType());
-    for (unsigned i = 0; i < type->getNumElements(); ++i) {
-      const llvm::Constant* lane = mask.getAggregateElement(i);
-      if (lane && lane->isZeroValue()) continue;
-      if (found) return std::nullopt;
-      found = i;
-    }
-    return found;
+    return store_single_lanes(function) ? llvm::PreservedAnalyses::none()
+                                        : llvm::PreservedAnalyses::all();
   }
 };
 

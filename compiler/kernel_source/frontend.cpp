@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 
+#include "compiler/codegen/single_lanes.h"
 #include "compiler/crash_guard.h"
 #include "compiler/kernel_source/file_system.h"
 #include "kiln/support/sanitizer.h"
@@ -138,9 +139,14 @@ class AtEnd : public llvm::PassInfoMixin<AtEnd> {
  public:
   explicit AtEnd(Run& run) : run_(run) {}
   llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
-    llvm::raw_string_ostream out(run_.result.llvm_ir);
-    module.print(out, nullptr);
-    return llvm::PreservedAnalyses::all();
+    bool changed = false;
+    if (run_.input.host)
+      for (llvm::Function& function : module) changed |= store_single_lanes(function);
+    if (run_.input.source->keep_llvm_ir) {
+      llvm::raw_string_ostream out(run_.result.llvm_ir);
+      module.print(out, nullptr);
+    }
+    return changed ? llvm::PreservedAnalyses::none() : llvm::PreservedAnalyses::all();
   }
   static bool isRequired() { return true; }
 
@@ -154,10 +160,10 @@ void add_passes(clang::CompilerInstance& compiler, Run& run) {
         [&run](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
           passes.addPass(AtStart(run));
         });
-    if (run.input.source->keep_llvm_ir)
-      builder.registerOptimizerLastEPCallback(
-          [&run](llvm::ModulePassManager& passes, llvm::OptimizationLevel,
-                 llvm::ThinOrFullLTOPhase) { passes.addPass(AtEnd(run)); });
+    builder.registerOptimizerLastEPCallback(
+        [&run](llvm::ModulePassManager& passes, llvm::OptimizationLevel, llvm::ThinOrFullLTOPhase) {
+          passes.addPass(AtEnd(run));
+        });
   });
 }
 

@@ -262,6 +262,19 @@ TEST(KernelSource, RunsUnderEveryOption) {
   }
 }
 
+TEST(KernelSource, TakesInstructionsForFastMathematics) {
+  const std::string text =
+      "__global__ void f(float* p) {\n"
+      "  p[0] = sin(p[0]); p[1] = expf(p[1]); p[2] = log10(p[2]);\n"
+      "  p[3] = cosf(p[3]); p[4] = exp2(p[4]); p[5] = log(p[5]); }";
+  DeviceKernel kernel("f", text, "sm_90", "--use_fast_math");
+  const Array<float> array(std::vector<float>{1, 1, 100, 1, 3, 10});
+  kernel.launch({1}, {1}, 0, array);
+  const float expected[] = {0.841470985f, 2.718281828f, 2, 0.540302306f, 8, 2.302585093f};
+  for (int i = 0; i < 6; ++i) EXPECT_NEAR(array.get()[i], expected[i], 1e-5) << i;
+  EXPECT_THAT(kernel.compiled().ptx, AllOf(HasSubstr("sin.approx"), HasSubstr("lg2.approx")));
+}
+
 // Each of these would end the process if nobody held LLVM back, or cannot be compiled.
 TEST(KernelSource, ComesBackFromEverySource) {
   const auto repeat = [](const std::string& text, int times) {

@@ -55,6 +55,23 @@ using __pair_of = std::enable_if_t<
 #define __kiln_two_of(name, length) \
   __kiln_external2(name, length)    \
   __kiln_two(name, __kiln_float2(name, length), __kiln_double2(name, length))
+// Under -ffast-math some functions of float are single instructions on devices, as nvcc has it.
+#if defined(__CUDA_ARCH__) && defined(__FAST_MATH__)
+#define __kiln_fast_of(name, length, fast) \
+  __kiln_external(name, length)            \
+  __kiln_one(name, fast, __kiln_double(name, length))
+__kiln_inline float __fast_log2(float x) { return __nvvm_lg2_approx_f(x); }
+__kiln_inline float __fast_log(float x) { return __fast_log2(x) * 0.693147181f; }
+__kiln_inline float __fast_log10(float x) { return __fast_log2(x) * 0.301029996f; }
+__kiln_inline float __fast_exp(float x) { return __nvvm_ex2_approx_f(x * 1.44269504f); }
+__kiln_inline float __fast_exp2(float x) { return __nvvm_ex2_approx_f(x); }
+__kiln_inline float __fast_sin(float x) { return __nvvm_sin_approx_f(x); }
+__kiln_inline float __fast_cos(float x) { return __nvvm_cos_approx_f(x); }
+#else
+#define __kiln_fast_of(name, length, fast) __kiln_one_of(name, length)
+#define __fast_exp __exp
+#define __fast_exp2 __exp2
+#endif
 #define __kiln_built_in(name) __kiln_one(name, __builtin_##name##f, __builtin_##name)
 
 // exp and exp2 of float have no branches, so that loops over threads on the host stay loops over
@@ -93,8 +110,8 @@ __kiln_inline float __exp2(float x) {
 }
 __kiln_external(exp, 3)
 __kiln_external(exp2, 4)
-__kiln_one(exp, __exp, __kiln_double(exp, 3))
-__kiln_one(exp2, __exp2, __kiln_double(exp2, 4))
+__kiln_one(exp, __fast_exp, __kiln_double(exp, 3))
+__kiln_one(exp2, __fast_exp2, __kiln_double(exp2, 4))
 
 #ifdef __CUDA_ARCH__
 __kiln_external(sinpi, 5)
@@ -173,12 +190,12 @@ __kiln_one(tgamma, __tgamma, __tgamma)
 __kiln_one_of(tgamma, 6)
 #endif
 __kiln_one_of(expm1, 5)
-__kiln_one_of(log, 3)
-__kiln_one_of(log2, 4)
-__kiln_one_of(log10, 5)
+__kiln_fast_of(log, 3, __fast_log)
+__kiln_fast_of(log2, 4, __fast_log2)
+__kiln_fast_of(log10, 5, __fast_log10)
 __kiln_one_of(log1p, 5)
-__kiln_one_of(sin, 3)
-__kiln_one_of(cos, 3)
+__kiln_fast_of(sin, 3, __fast_sin)
+__kiln_fast_of(cos, 3, __fast_cos)
 __kiln_one_of(tan, 3)
 __kiln_one_of(asin, 4)
 __kiln_one_of(acos, 4)
