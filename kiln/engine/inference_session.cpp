@@ -4,10 +4,10 @@
 #include <set>
 
 #include "kiln/driver/virtual_device.h"
-#include "kiln/support/background.h"
 #include "kiln/engine/compile.h"
 #include "kiln/engine/mef_store.h"
 #include "kiln/engine/model_state.h"
+#include "kiln/support/background.h"
 #include "kiln/support/environment.h"
 #include "kiln/support/format.h"
 #include "kiln/support/thread_pool.h"

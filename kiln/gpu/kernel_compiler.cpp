@@ -246,7 +246,14 @@ std::shared_ptr<const Function> load_kernel(const driver::Device& device,
 
 void check_signature(const Function& function, const std::string& requested) {
   std::vector<std::string> types;
-  for (const runtime::KernelParameter& p : function.parameters) types.push_back(p.type);
+  for (const runtime::KernelParameter& p : function.parameters) {
+    // Element types of kiln are named without their namespace.
+    std::string type = p.type;
+    constexpr std::string_view kOwn = "kiln::";
+    if (const std::size_t at = type.find(kOwn); at != std::string::npos)
+      type.erase(at, kOwn.size());
+    types.push_back(std::move(type));
+  }
   const std::string declared = format("void({})", join(types, ", "));
   if (declared != requested)
     throw TypeError(format("kernel '{}' is declared as {} but {} was requested", function.name,

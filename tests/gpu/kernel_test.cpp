@@ -336,6 +336,48 @@ TEST_P(Kernels, FailingThreadsFailTheStream) {
   error_of<ValueError>([&] { ctx.synchronize(); });
 }
 
+TEST_P(Kernels, OfSourcesAreChecked) {
+  constexpr const char* kSource = R"(
+extern "C" __global__ void widen(float* out, const float16* in, long n) {
+  long i = global_idx.x;
+  if (i < n) out[i] = float(in[i]) * 2;
+})";
+  const auto in = ctx.enqueue_create_buffer<float16>(8);
+  const auto out = ctx.enqueue_create_buffer<float>(8);
+  in.enqueue_fill(float16(1.5F));
+  const auto typed =
+      ctx.compile_function<void(float*, const float16*, std::int64_t)>("widen", kSource);
+  ctx.enqueue_function(typed, {.grid_dim = 1, .block_dim = 8}, out, in, 8);
+  EXPECT_EQ(values_of(out), std::vector<float>(8, 3));
+  const auto any = ctx.compile_function("widen", kSource);
+  out.enqueue_fill(0);
+  ctx.enqueue_function(any, {.grid_dim = 1, .block_dim = 8}, out, in.kernel_memory(), 8);
+  EXPECT_EQ(values_of(out), std::vector<float>(8, 3));
+  EXPECT_EQ(error_of<TypeError>([&] {
+              ctx.compile_function<void(float*, const float*, std::int64_t)>("widen", kSource);
+            }),
+            "kernel 'widen' is declared as void(float*, const float16*, long) but "
+            "void(float*, const float*, long) was requested");
+  const LaunchConfig config{.grid_dim = 1, .block_dim = 8};
+  EXPECT_THAT(error_of<TypeError>([&] { ctx.enqueue_function(any, config, out, in, 8.0); }),
+              EndsWith("widen: argument #2 of type 'double' does not match the declared function "
+                       "argument type 'long'"));
+  EXPECT_THAT(error_of<TypeError>([&] { ctx.enqueue_function(any, config, out, out, 8); }),
+              HasSubstr("argument #1 of type 'float*'"));
+  EXPECT_THAT(error_of<TypeError>([&] { ctx.enqueue_function(any, config, out, in); }),
+              EndsWith("widen: wrong number of arguments to enqueue: expected 3, got 2"));
+  EXPECT_EQ(error_of<RuntimeError>([&] { (void)ctx.compile_function("wide", kSource); }),
+            "kernel 'wide' not found; the source defines: widen");
+  if (on_cpu())
+    EXPECT_EQ(error_of<NotImplementedError>([&] {
+                (void)ctx.compile_function(
+                    "scale",
+                    "extern \"C\" __global__ void scale(float* p) { __shared__ float x[4]; "
+                    "x[0] = p[0]; __syncthreads(); p[1] = x[0]; }");
+              }),
+              "kernel 'scale' uses __shared__, which has no form on cpu; use shared<T, N>()");
+}
+
 TEST_P(Kernels, FailingThreadsOfSourcesFailTheStream) {
   if (!on_cpu()) return;
   // One thread finds no memory while the others wait.
