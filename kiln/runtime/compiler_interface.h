@@ -97,8 +97,8 @@ class Compiler {
   virtual CompiledKernel compile_kernel(const KernelSource& source) = 0;
 };
 
-/// The symbol of libkiln_compiler for others than its own parts: returns the compiler (owned by the library), or
-/// null when it does not speak `version`.
+/// The symbol of libkiln_compiler for others than its own parts: returns the compiler (owned by the
+/// library), or null when it does not speak `version`.
 using CompilerEntry = Compiler* (*)(int version);
 inline constexpr const char* kCompilerEntryName = "kiln_compiler_entry";
 
