@@ -18,7 +18,12 @@ def main() -> int:
     for call in range(1, 1000):
         result = subprocess.run(
             [program],
-            env={**os.environ, "KILN_CUDA_DRIVER": driver, "KILN_EMULATOR_DEVICES": "2", "KILN_EMULATOR_FAIL": f"{call}:999"},
+            env={
+                **os.environ,
+                "KILN_CUDA_DRIVER": driver,
+                "KILN_EMULATOR_DEVICES": "2",
+                "KILN_EMULATOR_FAIL": f"{call}:999",
+            },
             capture_output=True,
             text=True,
             timeout=60,
