@@ -6,6 +6,7 @@
 
 #include "kiln/driver/cuda/completion.h"
 #include "kiln/driver/cuda/device.h"
+#include "kiln/gpu/device_info.h"
 #include "kiln/support/error.h"
 #include "kiln/support/format.h"
 #include "kiln/support/process.h"
@@ -50,10 +51,6 @@ namespace {
 std::uint64_t next_id() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
-}
-
-std::string device_name(const driver::Device& device) {
-  return format("{}:{}", device.api(), device.id());
 }
 
 }  // namespace

@@ -130,6 +130,10 @@ int device_attribute(const driver::Device& device, DeviceAttribute attribute) {
 
 namespace detail {
 
+std::string device_name(const driver::Device& device) {
+  return format("{}:{}", device.api(), device.id());
+}
+
 const LaunchLimits& launch_limits(const driver::Device& device) {
   static auto* known = new std::map<const driver::DeviceBackend*, LaunchLimits>;  // leaked
   static std::mutex mutex;

@@ -36,6 +36,9 @@ int device_attribute(const driver::Device& device, DeviceAttribute attribute);
 
 namespace detail {
 
+/// "cuda:0", as texts of errors name a device.
+std::string device_name(const driver::Device& device);
+
 /// What every launch is compared with; read once for each device.
 struct LaunchLimits {
   std::int64_t grid[3];

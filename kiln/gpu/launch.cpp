@@ -23,10 +23,6 @@ namespace cuda = driver::cuda;
 
 constexpr const char* kAxes[] = {"x", "y", "z"};
 
-std::string device_name(const driver::Device& device) {
-  return format("{}:{}", device.api(), device.id());
-}
-
 void check_dim(const Launch& launch, const char* what, const Dim& dim,
                const std::int64_t* largest) {
   const std::int64_t values[] = {dim.x(), dim.y(), dim.z()};

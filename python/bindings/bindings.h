@@ -30,6 +30,7 @@ void bind_driver_host_hazard(nb::module_& driver);
 void bind_driver_virtual_device(nb::module_& driver);
 void bind_driver_trace(nb::module_& driver);
 void bind_driver_symmetric_pool(nb::module_& driver);
+void bind_gpu_attributes(nb::module_& gpu);
 void bind_gpu(nb::module_& gpu);
 void bind_graph_dim(nb::module_& graph);
 void bind_graph_type(nb::module_& graph);
