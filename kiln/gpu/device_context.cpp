@@ -393,14 +393,13 @@ std::optional<std::string> enqueue_on(const driver::DeviceQueue& queue, Function
     for (int i = 0; i < num_attributes; ++i) config.attributes.push_back(attributes[i]);
     std::vector<std::uint32_t> sizes(arg_count);
     const auto& parameters = function->parameters;
-    if (!parameters.empty() && parameters.size() != arg_count)
+    if (parameters.size() != arg_count)
       return format("{}: wrong number of arguments to enqueue: expected {}, got {}", function->name,
                     parameters.size(), arg_count);
     for (std::uint32_t i = 0; i < arg_count; ++i) {
-      const std::uint32_t declared =
-          i < parameters.size() ? parameters[i].size : std::uint32_t{sizeof(void*)};
+      const std::uint32_t declared = parameters[i].size;
       sizes[i] = arg_sizes != nullptr ? static_cast<std::uint32_t>(arg_sizes[i]) : declared;
-      if (i < parameters.size() && sizes[i] != declared)
+      if (sizes[i] != declared)
         return format("{}: argument #{} has {} bytes but the parameter takes {}", function->name, i,
                       sizes[i], declared);
     }

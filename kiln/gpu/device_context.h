@@ -112,6 +112,7 @@ class DeviceContext {
   int get_api_version() const;
   /// Unknown to the backend: ValueError.
   int get_attribute(DeviceAttribute attribute) const;
+  int get_attribute(int code) const { return get_attribute(static_cast<DeviceAttribute>(code)); }
   /// Whether kiln can compile for and run on the device.
   bool is_compatible() const;
   /// Checks clock throttling, uncorrectable memory errors and stuck memory. Unhealthy: RuntimeError
@@ -225,14 +226,15 @@ class DeviceContext {
   DeviceFunction<typename detail::HostFunction<fn>::Signature> compile_function(
       const CompileOptions& options = {}) const {
     return DeviceFunction<typename detail::HostFunction<fn>::Signature>(
-        detail::make_function(detail::HostFunction<fn>::definition(), state_->device, options));
+        detail::make_function(detail::HostFunction<fn>::definition(), state_->device, options),
+        state_);
   }
   /// A kernel that KILN_KERNEL declares.
   template <typename... P>
   DeviceFunction<void(P...)> compile_function(const Kernel<void(P...)>& kernel,
                                               const CompileOptions& options = {}) const {
     return DeviceFunction<void(P...)>(
-        detail::make_function(kernel.definition(), state_->device, options));
+        detail::make_function(kernel.definition(), state_->device, options), state_);
   }
   /// A closure with its captured values.
   template <typename Body, typename... C>
@@ -250,11 +252,11 @@ class DeviceContext {
                                              const CompileOptions& options = {}) const {
     auto function = compile_source(name, source, options);
     check_signature(*function, detail::SignatureText<Signature>::get());
-    return DeviceFunction<Signature>(std::move(function));
+    return DeviceFunction<Signature>(std::move(function), state_);
   }
   DeviceFunction<> compile_function(const std::string& name, const std::string& source,
                                     const CompileOptions& options = {}) const {
-    return DeviceFunction<>(compile_source(name, source, options));
+    return DeviceFunction<>(compile_source(name, source, options), state_);
   }
   /// A kernel of PTX text or a binary image. CPU: NotImplementedError; it is invalid or lacks the
   /// function: RuntimeError; its parameters have other sizes than the signature's: TypeError.
@@ -265,7 +267,7 @@ class DeviceContext {
       detail::check_sizes(*function, detail::SignatureText<Signature>::sizes,
                           detail::SignatureText<Signature>::count,
                           detail::SignatureText<Signature>::get());
-    return DeviceExternalFunction<Signature>(std::move(function));
+    return DeviceExternalFunction<Signature>(std::move(function), state_);
   }
 
   /// Launches a compiled or loaded function.
@@ -432,8 +434,11 @@ class DeviceContext {
     detail::enqueue_fill(*this, dst.kernel_memory(), &value, sizeof value);
   }
 
+  friend class detail::FunctionHandleBase;
   std::shared_ptr<const detail::ContextState> state_;
 };
+
+inline DeviceContext detail::FunctionHandleBase::context() const { return DeviceContext(context_); }
 
 /// What has the untyped launch: contexts and streams.
 template <typename T>
@@ -495,7 +500,7 @@ template <typename Body, typename... C>
 DeviceFunction<void()> DeviceContext::compile_function(const Closure<Body, C...>& closure,
                                                        const CompileOptions& options) const {
   return DeviceFunction<void()>(
-      detail::make_function(closure.definition(), state_->device, options),
+      detail::make_function(closure.definition(), state_->device, options), state_,
       detail::bind_captures(closure));
 }
 
@@ -503,7 +508,7 @@ template <detail::PlainCallable F>
 DeviceFunction<void()> DeviceContext::compile_function(const F& callable,
                                                        const CompileOptions& options) const {
   return DeviceFunction<void()>(
-      detail::make_function(detail::CallableCode<F>::definition(), state_->device, options),
+      detail::make_function(detail::CallableCode<F>::definition(), state_->device, options), state_,
       detail::bind_callable(callable));
 }
 

@@ -16,11 +16,15 @@ class DeviceContext;
 
 namespace detail {
 
+struct ContextState;
+
 /// What all compiled functions offer.
 class FunctionHandleBase {
  public:
   const std::string& name() const { return function_->name; }
   driver::Device device() const { return function_->device; }
+  /// The context it was made for.
+  DeviceContext context() const;
   /// What `DeviceContext::enqueue` takes; valid while a copy of this object lives.
   FunctionHandle handle() const { return function_.get(); }
   /// Unknown to the backend: ValueError.
@@ -29,10 +33,12 @@ class FunctionHandleBase {
   const std::shared_ptr<const detail::Function>& shared_function() const { return function_; }
 
  protected:
-  explicit FunctionHandleBase(std::shared_ptr<const detail::Function> function)
-      : function_(std::move(function)) {}
+  FunctionHandleBase(std::shared_ptr<const detail::Function> function,
+                     std::shared_ptr<const ContextState> context)
+      : function_(std::move(function)), context_(std::move(context)) {}
 
   std::shared_ptr<const detail::Function> function_;
+  std::shared_ptr<const ContextState> context_;
 };
 
 /// Arguments that a compiled closure carries with it.
@@ -50,9 +56,10 @@ struct BoundArguments {
 template <typename Signature = void>
 class DeviceFunction : public detail::FunctionHandleBase {
  public:
-  explicit DeviceFunction(std::shared_ptr<const detail::Function> function,
-                          std::shared_ptr<const detail::BoundArguments> bound = nullptr)
-      : FunctionHandleBase(std::move(function)), bound_(std::move(bound)) {}
+  DeviceFunction(std::shared_ptr<const detail::Function> function,
+                 std::shared_ptr<const detail::ContextState> context,
+                 std::shared_ptr<const detail::BoundArguments> bound = nullptr)
+      : FunctionHandleBase(std::move(function), std::move(context)), bound_(std::move(bound)) {}
 
   /// Resident blocks of a multiprocessor. `block_size` below 1: ValueError.
   int occupancy_max_active_blocks_per_multiprocessor(int block_size,
@@ -73,8 +80,9 @@ class DeviceFunction : public detail::FunctionHandleBase {
 template <typename Signature = void>
 class DeviceExternalFunction : public detail::FunctionHandleBase {
  public:
-  explicit DeviceExternalFunction(std::shared_ptr<const detail::Function> function)
-      : FunctionHandleBase(std::move(function)) {}
+  DeviceExternalFunction(std::shared_ptr<const detail::Function> function,
+                         std::shared_ptr<const detail::ContextState> context)
+      : FunctionHandleBase(std::move(function), std::move(context)) {}
 };
 
 namespace detail {

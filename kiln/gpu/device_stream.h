@@ -10,6 +10,7 @@
 #include "kiln/driver/event.h"
 #include "kiln/driver/queue.h"
 #include "kiln/gpu/device_function.h"
+#include "kiln/gpu/kernel.h"
 
 namespace kiln::gpu {
 
@@ -40,6 +41,12 @@ class DeviceStream {
   void enqueue_function(const Handle& function, const LaunchConfig& config,
                         const A&... arguments) const {
     detail::launch_handle(queue_, "DeviceStream.enqueue_function", function, config, arguments...);
+  }
+  template <typename... P, typename... A>
+  void enqueue_function(const Kernel<void(P...)>& kernel, const LaunchConfig& config,
+                        const A&... arguments) const {
+    detail::launch_typed<P...>(queue_, kernel.function(queue_.device()),
+                               "DeviceStream.enqueue_function", config, arguments...);
   }
   /// The launch without types under all others: no value on success, else the text of the error.
   /// `arg_sizes` may be null.

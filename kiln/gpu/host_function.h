@@ -53,7 +53,9 @@ struct HostFunction {
                                            .line = 0,
                                            .run = &Run::run,
                                            .may_wait = true,
-                                           .signature = &Run::signature};
+                                           .signature = &Run::signature,
+                                           .sizes = Run::kSizes,
+                                           .count = Run::kCount};
     return instance;
   }
   static KernelMemo& memo() {
@@ -81,7 +83,9 @@ struct CallableCode {
                                            .line = 0,
                                            .run = &Run::run,
                                            .may_wait = true,
-                                           .signature = &Run::signature};
+                                           .signature = &Run::signature,
+                                           .sizes = Run::kSizes,
+                                           .count = Run::kCount};
     return instance;
   }
   static KernelMemo& memo() {

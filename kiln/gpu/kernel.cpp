@@ -97,6 +97,8 @@ std::shared_ptr<const Function> make_function(const KernelDefinition& definition
     function->run = definition.run;
     function->may_wait = definition.may_wait;
     function->built_in = true;
+    for (std::size_t i = 0; i < definition.count; ++i)
+      function->parameters.push_back({.size = definition.sizes[i]});
     function->shared_limit = static_cast<int>(kSharedLimit);
     function->largest_shared_limit = static_cast<int>(kSharedLimit);
     const DumpOptions targets = with_environment({.dump_asm = options.dump_asm,

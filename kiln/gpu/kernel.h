@@ -29,6 +29,9 @@ struct KernelDefinition {
   bool may_wait;
   /// "void(float*, int)".
   std::string (*signature)();
+  /// Of the parameters, in bytes.
+  const std::uint32_t* sizes;
+  std::size_t count;
   /// Whether it has parameters of its own text; else the types of `signature` are given names.
   const char* const* parameter_names = nullptr;
 };
@@ -116,6 +119,8 @@ struct HostRun<Code, void(P...)> {
     (void)arguments;
   }
   static std::string signature() { return signature_text<P...>(); }
+  static constexpr std::uint32_t kSizes[sizeof...(P) + 1] = {sizeof(P)...};
+  static constexpr std::size_t kCount = sizeof...(P);
 };
 
 /// Whether a body may wait for other threads; warps of the host have one thread and never wait.
@@ -200,6 +205,8 @@ class Closure {
                                                      .run = &Run::run,
                                                      .may_wait = detail::mentions_barrier(text),
                                                      .signature = &Run::signature,
+                                                     .sizes = Run::kSizes,
+                                                     .count = Run::kCount,
                                                      .parameter_names = &kNames};
     static auto* memo = new detail::KernelMemo;  // leaked: launches may come until the very end
     definition_ = &definition;
@@ -267,7 +274,9 @@ struct IsClosure<Closure<Body, C...>> : std::true_type {};
         .line = __LINE__,                                                                        \
         .run = &Run::run,                                                                        \
         .may_wait = ::kiln::gpu::detail::mentions_barrier(#__VA_ARGS__),                         \
-        .signature = &Run::signature};                                                           \
+        .signature = &Run::signature,                                                            \
+        .sizes = Run::kSizes,                                                                    \
+        .count = Run::kCount};                                                                   \
     static ::kiln::gpu::detail::KernelMemo& memo() {                                             \
       static auto* const instance = new ::kiln::gpu::detail::KernelMemo;                         \
       return *instance;                                                                          \

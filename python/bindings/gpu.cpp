@@ -308,6 +308,16 @@ void bind_function(nb::module_& m) {
       });
 }
 
+/// Whether a Python function is called without arguments; unknown ones are not.
+bool takes_nothing(nb::handle function) {
+  try {
+    return nb::len(
+               nb::module_::import_("inspect").attr("signature")(function).attr("parameters")) == 0;
+  } catch (nb::python_error&) {
+    return false;  // built-in functions may have no signature
+  }
+}
+
 /// A function that is called with the GIL held, and with `context` and `i` when it is timed.
 std::function<void(std::int64_t)> range_callback(nb::callable function) {
   auto shared = share(function);
@@ -369,6 +379,7 @@ array([1.5, 1.5, 1.5, 1.5], dtype=float32))");
             facts["compute"] = info.compute;
             facts["warp_size"] = info.warp_size;
             facts["sm_count"] = info.sm_count;
+            facts["target"] = info.target();
             return facts;
           },
           "What is known about the default device.")
@@ -523,8 +534,9 @@ array([1.5, 1.5, 1.5, 1.5], dtype=float32))");
           "execution_time",
           [](nb::object self, nb::callable func, const Integer& num_iters) {
             const int iterations = num_iters.get<int>("execution_time: num_iters");
+            const bool alone = takes_nothing(func);
             return context_of(self).execution_time_iter(
-                [&](const DeviceContext&, int) { func(self); }, iterations);
+                [&](const DeviceContext&, int) { alone ? func() : func(self); }, iterations);
           },
           nb::arg("func"), nb::arg("num_iters"),
           "Nanoseconds that the work of `num_iters` calls of `func(ctx)` takes in all.")

@@ -106,8 +106,9 @@ __global__ void h(int* out) { *out = 4; }
     int* out = &result;
     HostKernel(name, text).launch({1}, {1}, 0, out);
     EXPECT_EQ(result, expected) << name;
+    DeviceKernel kernel(name, text);  // first: it opens the device
     const Array<int> array(1);
-    DeviceKernel(name, text).launch({1}, {1}, 0, array);
+    kernel.launch({1}, {1}, 0, array);
     EXPECT_EQ(array.get()[0], expected) << name;
   }
 }
@@ -150,8 +151,9 @@ extern "C" __global__ void min(T* out) {
   float* to = out.data();
   HostKernel("min", text).launch({1}, {1}, 0, to);
   EXPECT_EQ(out[0], 40 + 1 + 12 + 2 + 2 + 1 + 4 + 3 + 5 + 5);
+  DeviceKernel kernel("min", text);  // first: it opens the device
   const Array<float> array(1);
-  DeviceKernel("min", text).launch({1}, {1}, 0, array);
+  kernel.launch({1}, {1}, 0, array);
   EXPECT_EQ(array.get(), out);
 }
 

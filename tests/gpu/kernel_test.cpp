@@ -410,6 +410,14 @@ TEST_P(Kernels, LaunchThroughHandles) {
   const std::uint64_t sizes[] = {8, 8, 4, 4};
   EXPECT_EQ(ctx.enqueue(f.handle(), 1, 4, 0, nullptr, 0, args, 4, sizes), std::nullopt);
   EXPECT_EQ(values_of(out), std::vector<float>(4, 8));
+  EXPECT_EQ(ctx.enqueue(f.handle(), 1, 4, 0, nullptr, 0, args, 2, nullptr),
+            "scale: wrong number of arguments to enqueue: expected 4, got 2");
+  const std::uint64_t wide[] = {8, 8, 4, 8};
+  EXPECT_EQ(ctx.enqueue(f.handle(), 1, 4, 0, nullptr, 0, args, 4, wide),
+            "scale: argument #3 has 8 bytes but the parameter takes 4");
+  EXPECT_EQ(f.context(), ctx);
+  EXPECT_EQ(ctx.get_attribute(1), 1024);
+  ctx.stream().enqueue_function(scale, {.grid_dim = 1, .block_dim = 4}, out, out, 1.0F, 4);
   EXPECT_EQ(ctx.enqueue(nullptr, 1, 4, 0, nullptr, 0, args, 4, nullptr), "enqueue: null function");
   EXPECT_THAT(ctx.enqueue(f.handle(), 0, 4, 0, nullptr, 0, args, 4, sizes).value_or(""),
               HasSubstr("must be a positive number"));

@@ -216,7 +216,15 @@ Ref<EventBackend> CudaDevice::make_event(bool enable_timing) {
   return Ref<EventBackend>::adopt(new CudaEvent(*this, enable_timing));
 }
 
+void CudaDevice::set_fault(const std::exception_ptr& fault) {
+  const std::lock_guard lock(fault_mutex_);
+  if (faulted_.load(std::memory_order_relaxed)) return;
+  fault_ = fault;
+  faulted_.store(true, std::memory_order_release);
+}
+
 void* CudaDevice::allocate(std::size_t bytes, QueueBackend& queue, Usage usage) {
+  throw_if_faulted();
   if (has(usage, Usage::STAGING)) return host_memory_->allocate(bytes);
   void* memory = memory_->allocate(bytes);
   if (const auto poison = memory_->settings().poison) [[unlikely]] {

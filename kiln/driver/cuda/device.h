@@ -1,6 +1,9 @@
 #pragma once
 
+#include <atomic>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "kiln/driver/backend.h"
@@ -53,6 +56,12 @@ class CudaDevice final : public DeviceBackend {
     copy_now(destination, source, bytes);
   }
 
+  /// A kernel's fault spoils the device: what then failed is what every later call throws.
+  void set_fault(const std::exception_ptr& fault);
+  void throw_if_faulted() const {
+    if (faulted_.load(std::memory_order_acquire)) [[unlikely]]
+      std::rethrow_exception(fault_);
+  }
   Context context() const { return context_; }
   DeviceNumber number() const { return number_; }
   /// Pinned memory for what the driver itself needs: cells and stages of copies.
@@ -64,6 +73,9 @@ class CudaDevice final : public DeviceBackend {
   /// Between the host and the device, on a stream of its own.
   void copy_now(void* destination, const void* source, std::size_t bytes);
 
+  std::atomic<bool> faulted_{false};
+  std::exception_ptr fault_;  // set before faulted_, once
+  std::mutex fault_mutex_;
   int id_;
   DeviceNumber number_ = 0;
   Context context_ = nullptr;

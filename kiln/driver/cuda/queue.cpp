@@ -69,6 +69,7 @@ void CudaQueue::check(Result result, std::string_view call) const {
 
 std::uint64_t CudaQueue::enqueue(Work work) {
   failure_injection::before_enqueue();
+  cuda_device_.throw_if_faulted();
   if (tracing()) [[unlikely]]
     record_moment(work.kind == Work::Kind::copy   ? "copy"
                   : work.kind == Work::Kind::fill ? "fill"
@@ -94,7 +95,12 @@ std::uint64_t CudaQueue::enqueue(Work work) {
   }
   watch(*this);
   if (kiln::detail::device_sync_mode.load(std::memory_order_relaxed)) [[unlikely]] {
-    flush(value);
+    // The stream itself says what happened, before anything else is given to it.
+    {
+      const ContextScope scope(cuda_device_.context());
+      library().stream_synchronize(stream_);
+    }
+    poll(true);
     timeline_->wait(value);
     if (timeline_->failed()) synchronize();
   }
@@ -316,9 +322,12 @@ bool CudaQueue::poll(bool check_faults) {
       Context ignored = nullptr;
       library().context_pop(&ignored);
     }
-    if (result != kSuccess && result != kNotReady)
-      fail_all(std::make_exception_ptr(
-          RuntimeError(format("Work on {} failed with {}.", to_string(), describe(result)))));
+    if (result != kSuccess && result != kNotReady) {
+      const auto fault = std::make_exception_ptr(
+          RuntimeError(format("Work on {} failed with {}.", to_string(), describe(result))));
+      cuda_device_.set_fault(fault);
+      fail_all(fault);
+    }
   }
   return timeline_->completed() < submitted();
 }
@@ -393,7 +402,10 @@ void CudaQueue::synchronize() {
     next_check = now + std::chrono::milliseconds(kInterruptMilliseconds);
   }
   std::exception_ptr error = timeline_->recover();
-  if (!error) return;
+  if (!error) {
+    cuda_device_.throw_if_faulted();
+    return;
+  }
   // One number is spent, so that marks set from now on are none of the failed work.
   {
     const std::scoped_lock lock(poll_mutex_, mutex_);
