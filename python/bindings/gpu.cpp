@@ -311,8 +311,8 @@ void bind_function(nb::module_& m) {
 /// Whether a Python function is called without arguments; unknown ones are not.
 bool takes_nothing(nb::handle function) {
   try {
-    return nb::len(
-               nb::module_::import_("inspect").attr("signature")(function).attr("parameters")) == 0;
+    const nb::object signature = nb::module_::import_("inspect").attr("signature")(function);
+    return PyObject_Length(nb::object(signature.attr("parameters")).ptr()) == 0;
   } catch (nb::python_error&) {
     return false;  // built-in functions may have no signature
   }

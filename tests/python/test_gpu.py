@@ -291,6 +291,8 @@ def test_streams_events_and_times(ctx):
     assert least >= greatest
     a = ctx.enqueue_create_buffer(DType.float32, 1000)
     assert ctx.execution_time(lambda c: c.enqueue_memset(a, 2), 3) > 0
+    assert ctx.execution_time(lambda: ctx.enqueue_memset(a, 3), 2) > 0
+    assert "target" in ctx.default_device_info()
     numbers = []
     ctx.execution_time_iter(lambda c, i: numbers.append(i), 3)
     assert numbers == [0, 1, 2]

@@ -348,6 +348,12 @@ class DeviceContext:
     def stream_priority_range(self) -> tuple[int, int]:
         """The least and the greatest priority."""
 
+    def create_external_stream(self, stream: int) -> DeviceStream:
+        """Wraps a stream of the vendor by its address, without owning it."""
+
+    def set_as_current(self) -> None:
+        """Makes the device's vendor context the present one of this thread."""
+
     def create_event(self, *, blocking_sync: bool = False, disable_timing: bool = True, interprocess: bool = False) -> kiln._core.driver.DeviceEvent:
         """An event of this device."""
 
