@@ -173,8 +173,6 @@ struct AnyArgument {
   std::uint32_t size = 0;
   const void* value = nullptr;
   const driver::Buffer* buffer = nullptr;
-  /// Of a pointer: what it points to.
-  bool points_to_const = false;
   /// The spelling of its type, made when an error needs it; else `type_name` has it.
   std::string (*type)(const AnyArgument&) = nullptr;
   std::string type_name = {};
@@ -205,7 +203,6 @@ AnyArgument any_argument(const A& argument, void*& pointer) {
     any.type = [](const AnyArgument&) { return std::string("nullptr"); };
   } else if constexpr (std::is_pointer_v<T>) {
     any.kind = AnyArgument::Kind::pointer;
-    any.points_to_const = std::is_const_v<std::remove_pointer_t<T>>;
     pointer = const_cast<void*>(static_cast<const void*>(argument));
     any.value = &pointer;
     any.type = [](const AnyArgument&) { return type_text<T>(); };

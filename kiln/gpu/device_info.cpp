@@ -155,9 +155,7 @@ const LaunchLimits& launch_limits(const driver::Device& device) {
                                        .block = {value(DeviceAttribute::MAX_BLOCK_DIM_X),
                                                  value(DeviceAttribute::MAX_BLOCK_DIM_Y),
                                                  value(DeviceAttribute::MAX_BLOCK_DIM_Z)},
-                                       .threads = value(DeviceAttribute::MAX_THREADS_PER_BLOCK),
-                                       .shared_bytes = value(
-                                           DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)})
+                                       .threads = value(DeviceAttribute::MAX_THREADS_PER_BLOCK)})
                 .first;
   }
   last = device.backend();

@@ -44,7 +44,6 @@ struct LaunchLimits {
   std::int64_t grid[3];
   std::int64_t block[3];
   std::int64_t threads;
-  std::int64_t shared_bytes;
 };
 const LaunchLimits& launch_limits(const driver::Device& device);
 

@@ -35,6 +35,26 @@ std::string function_name() {
   return std::string(text.substr(0, text.find('(')));
 }
 
+/// A kernel without a text, which only the host can run and of which anything may wait.
+template <typename Run>
+KernelDefinition host_definition(const char* name) {
+  return {.name = name,
+          .parameters = "",
+          .body = nullptr,
+          .file = "",
+          .line = 0,
+          .run = &Run::run,
+          .may_wait = true,
+          .signature = &Run::signature,
+          .sizes = Run::kSizes,
+          .count = Run::kCount};
+}
+template <typename Code>
+KernelMemo& host_memo() {
+  static auto* const instance = new KernelMemo;  // leaked: launches may come until the very end
+  return *instance;
+}
+
 template <auto fn>
 struct HostFunction {
   using Signature = typename FunctionType<std::decay_t<decltype(fn)>>::Signature;
@@ -46,22 +66,10 @@ struct HostFunction {
   using Run = HostRun<HostFunction, Signature>;
   static const KernelDefinition& definition() {
     static const std::string name = function_name<fn>();
-    static const KernelDefinition instance{.name = name.c_str(),
-                                           .parameters = "",
-                                           .body = nullptr,
-                                           .file = "",
-                                           .line = 0,
-                                           .run = &Run::run,
-                                           .may_wait = true,
-                                           .signature = &Run::signature,
-                                           .sizes = Run::kSizes,
-                                           .count = Run::kCount};
+    static const KernelDefinition instance = host_definition<Run>(name.c_str());
     return instance;
   }
-  static KernelMemo& memo() {
-    static auto* const instance = new KernelMemo;  // leaked: launches may come until the very end
-    return *instance;
-  }
+  static KernelMemo& memo() { return host_memo<HostFunction>(); }
 };
 
 /// A callable without parameters that is no kernel of ours: a lambda, an object with `operator()`.
@@ -76,22 +84,10 @@ struct CallableCode {
   }
   using Run = HostRun<CallableCode, void(const void*)>;
   static const KernelDefinition& definition() {
-    static const KernelDefinition instance{.name = "lambda",
-                                           .parameters = "",
-                                           .body = nullptr,
-                                           .file = "",
-                                           .line = 0,
-                                           .run = &Run::run,
-                                           .may_wait = true,
-                                           .signature = &Run::signature,
-                                           .sizes = Run::kSizes,
-                                           .count = Run::kCount};
+    static const KernelDefinition instance = host_definition<Run>("lambda");
     return instance;
   }
-  static KernelMemo& memo() {
-    static auto* const instance = new KernelMemo;
-    return *instance;
-  }
+  static KernelMemo& memo() { return host_memo<CallableCode>(); }
 };
 
 }  // namespace kiln::gpu::detail

@@ -39,7 +39,6 @@ using gpu::detail::AnyArgument;
 /// A compiled or loaded function of Python: parameters are looked at when it is launched.
 struct Function {
   std::shared_ptr<const gpu::detail::Function> function;
-  bool external = false;
 };
 
 DumpTarget to_dump_target(nb::handle object, const char* name) {
@@ -474,7 +473,7 @@ array([1.5, 1.5, 1.5, 1.5], dtype=float32))");
                                          .ptxas_info_verbose = ptxas_info_verbose,
                                          .func_attribute = to_func_attribute(func_attribute)};
             ReleaseGil release;
-            return Function{c.compile_function(name, source, options).shared_function(), false};
+            return Function{c.compile_function(name, source, options).shared_function()};
           },
           nb::arg("name"), nb::arg("source"), nb::kw_only(), nb::arg("compile_options") = "",
           nb::arg("link_options") = "", nb::arg("dump_asm") = false, nb::arg("dump_llvm") = false,
@@ -494,7 +493,7 @@ array([1.5, 1.5, 1.5, 1.5], dtype=float32))");
                                            .asm_code = std::move(text),
                                            .func_attribute = to_func_attribute(func_attribute)};
             ReleaseGil release;
-            return Function{c.load_function(options).shared_function(), true};
+            return Function{c.load_function(options).shared_function()};
           },
           nb::kw_only(), nb::arg("function_name"), nb::arg("asm"),
           nb::arg("func_attribute") = nb::none(),
